@@ -1,0 +1,3 @@
+//! The engine of stripe-guard, a durable inbox for Stripe webhooks.
+
+pub mod settings;
