@@ -58,6 +58,8 @@ pub struct Destination {
     pub concurrency: u32,
     /// From sending a request to the end of its answer.
     pub timeout: Duration,
+    /// From sending a request to the head of its answer; not longer than `timeout`.
+    pub first_byte_timeout: Duration,
     /// From the start of connecting to an open connection, TLS included.
     pub connect_timeout: Duration,
     /// Answers that end a delivery for good.

@@ -1,0 +1,119 @@
+//! What the two databases do not share.
+
+use std::future::Future;
+
+use sqlx::{AssertSqlSafe, Database, SqlSafeStr, SqlStr};
+
+/// A statement as the driver takes it.
+pub(super) type Statement = SqlStr;
+
+/// A bound value: the three column types, and nothing else.
+#[derive(Clone, Debug)]
+pub(crate) enum Arg {
+    /// A 64-bit integer or NULL.
+    Int(Option<i64>),
+    /// A text or NULL.
+    Text(Option<String>),
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+impl From<i64> for Arg {
+    fn from(value: i64) -> Self {
+        Self::Int(Some(value))
+    }
+}
+
+impl From<Option<i64>> for Arg {
+    fn from(value: Option<i64>) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<&str> for Arg {
+    fn from(value: &str) -> Self {
+        Self::Text(Some(value.to_owned()))
+    }
+}
+
+impl From<Option<&str>> for Arg {
+    fn from(value: Option<&str>) -> Self {
+        Self::Text(value.map(str::to_owned))
+    }
+}
+
+impl From<&[u8]> for Arg {
+    fn from(value: &[u8]) -> Self {
+        Self::Bytes(value.to_vec())
+    }
+}
+
+/// A row's columns by position.
+pub(crate) trait Cells: Send {
+    /// An integer.
+    fn int(&self, column: usize) -> sqlx::Result<i64>;
+    /// An integer or NULL.
+    fn opt_int(&self, column: usize) -> sqlx::Result<Option<i64>>;
+    /// A text.
+    fn text(&self, column: usize) -> sqlx::Result<String>;
+    /// A text or NULL.
+    fn opt_text(&self, column: usize) -> sqlx::Result<Option<String>>;
+    /// Bytes or NULL.
+    fn opt_bytes(&self, column: usize) -> sqlx::Result<Option<Vec<u8>>>;
+}
+
+/// A connection that runs statements.
+pub(crate) trait Run: Send {
+    /// Its rows.
+    type Row: Cells;
+
+    /// Runs a statement and gives its rows.
+    fn fetch(&mut self, sql: SqlStr, args: Vec<Arg>) -> impl Future<Output = sqlx::Result<Vec<Self::Row>>> + Send;
+}
+
+/// The differences between the databases.
+pub(crate) trait Dialect: Send + Sync + 'static {
+    /// The driver.
+    type Db: Database<Connection: Run<Row: Cells>>;
+
+    /// How a transaction that writes begins. SQLite takes the write lock at once: a transaction
+    /// that has read cannot be upgraded later.
+    const BEGIN: &'static str;
+    /// What a selection of rows to claim ends in.
+    const SKIP_LOCKED: &'static str;
+    /// A key that numbers itself.
+    const ID: &'static str;
+    /// The type of bytes.
+    const BYTES: &'static str;
+    /// What keeps a table in the order of its key.
+    const CLUSTERED: &'static str;
+
+    /// The n-th placeholder, from 1 on.
+    fn placeholder(n: usize) -> String;
+
+    /// What an error means for the caller.
+    fn classify(error: sqlx::Error) -> crate::store::StoreError;
+}
+
+/// Renders a text of ours for a dialect: `{p}` becomes the qualifier, `?` the n-th placeholder.
+/// Its values are always bound, so nothing from outside can be in it but the table prefix, which
+/// the configuration limits to letters, digits and underscores.
+pub(super) fn statement<D: Dialect>(text: &str, qualifier: &str) -> Statement {
+    let mut sql = String::with_capacity(text.len() + 64);
+    let mut number = 0;
+    let mut pieces = text.split('?');
+    sql.push_str(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        number += 1;
+        sql.push_str(&D::placeholder(number));
+        sql.push_str(piece);
+    }
+    let sql = sql
+        .replace("{p}", qualifier)
+        .replace("{index}", &qualifier.replace('.', "_"))
+        .replace("{skip_locked}", D::SKIP_LOCKED)
+        .replace("{id}", D::ID)
+        .replace("{bytes}", D::BYTES)
+        .replace("{clustered}", D::CLUSTERED);
+    AssertSqlSafe(sql).into_sql_str()
+}

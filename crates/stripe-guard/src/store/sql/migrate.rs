@@ -1,0 +1,51 @@
+//! From one schema version to the next.
+
+use sqlx::{Connection as _, SqlSafeStr as _};
+
+use super::Fault;
+use super::dialect::{Cells, Dialect, Run, Statement, statement};
+use super::schema::{META, MIGRATIONS, VERSION};
+use crate::store::StoreError;
+
+/// Brings the schema up to this binary's version, in one transaction, whoever else starts beside.
+///
+/// Refuses a schema that this binary is too old for. A schema that is newer and says that it still
+/// suits this binary is left as it is.
+pub(in crate::store) async fn migrate<D: Dialect>(
+    connection: &mut <D::Db as sqlx::Database>::Connection,
+    qualifier: &str,
+) -> Result<(), StoreError> {
+    run::<D>(connection, qualifier).await.map_err(Fault::into_error::<D>)
+}
+
+async fn run<D: Dialect>(connection: &mut <D::Db as sqlx::Database>::Connection, qualifier: &str) -> Result<(), Fault> {
+    let one = |text: &str| statement::<D>(text, qualifier);
+    let mut tx = connection.begin_with(D::BEGIN.into_sql_str()).await?;
+    tx.fetch(one(META), Vec::new()).await?;
+    let found = version(&mut *tx, one("SELECT value FROM {p}meta WHERE name = 'schema_version'")).await?;
+    let oldest = version(&mut *tx, one("SELECT value FROM {p}meta WHERE name = 'schema_suits_from'")).await?;
+    if oldest > VERSION {
+        return Err(Fault::Ours(StoreError::Open(format!(
+            "the database has schema version {found}, which needs a newer stripe-guard: this one knows version {VERSION}. \
+             Install the release that wrote it, or restore a backup from before the upgrade"
+        ))));
+    }
+    for (number, suits_from, statements) in MIGRATIONS.iter().filter(|(number, ..)| *number > found) {
+        for text in *statements {
+            tx.fetch(one(text), Vec::new()).await?;
+        }
+        let upsert =
+            "INSERT INTO {p}meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        for (name, value) in [("schema_version", number), ("schema_suits_from", suits_from)] {
+            tx.fetch(one(upsert), vec![name.into(), value.to_string().as_str().into()]).await?;
+        }
+    }
+    tx.commit().await?;
+    Ok(())
+}
+
+async fn version<C: Run>(connection: &mut C, sql: Statement) -> Result<i64, Fault> {
+    let rows = connection.fetch(sql, Vec::new()).await?;
+    let Some(row) = rows.first() else { return Ok(0) };
+    row.text(0)?.parse().map_err(|_| Fault::corrupt("meta", 0, "a schema version is no number"))
+}

@@ -1,0 +1,242 @@
+//! The one implementation of the store, for every database that sqlx reaches.
+
+mod batch;
+mod chores;
+mod claim;
+mod dialect;
+mod ingest;
+mod migrate;
+mod operate;
+mod schema;
+mod settle;
+mod statements;
+mod views;
+
+use std::future::Future;
+use std::ops::DerefMut as _;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sqlx::{Database, Pool, SqlSafeStr as _, Transaction};
+use stripe_guard_core::{DeliveryId, Timestamp};
+
+pub(super) use dialect::{Arg, Cells, Dialect, Run};
+pub(super) use migrate::migrate;
+
+use super::{
+    Arrival, Claim, ClaimRequest, Ingested, Operated, Operator, Pruned, RefusalRecord, Result, Settled, Settlement,
+    Store, StoreError,
+};
+use statements::Statements;
+
+/// The store over a database of dialect `D`.
+pub(super) struct SqlStore<D: Dialect> {
+    inner: Arc<Inner<D>>,
+}
+
+struct Inner<D: Dialect> {
+    write: Pool<D::Db>,
+    read: Pool<D::Db>,
+    statements: Statements,
+    checkpoint: Option<Checkpoint>,
+}
+
+/// How a database with a write-ahead log of its own moves it into the file.
+pub(super) type Checkpoint = Arc<dyn Fn() -> futures_util::future::BoxFuture<'static, Result<()>> + Send + Sync>;
+
+type Connected<D> = <<D as Dialect>::Db as Database>::Connection;
+
+impl<D: Dialect> SqlStore<D> {
+    /// A store over an open and migrated database. `qualifier` stands before every name.
+    pub(super) fn new(write: Pool<D::Db>, read: Pool<D::Db>, qualifier: &str, checkpoint: Option<Checkpoint>) -> Self {
+        let statements = Statements::new::<D>(qualifier);
+        Self { inner: Arc::new(Inner { write, read, statements, checkpoint }) }
+    }
+
+    /// Runs work on a task of its own, so that a caller that goes away cancels nothing half-way.
+    async fn owned<T, F>(&self, work: impl FnOnce(Arc<Inner<D>>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        let work = work(Arc::clone(&self.inner));
+        match tokio::spawn(work).await {
+            Ok(answer) => answer.map_err(Fault::into_error::<D>),
+            Err(error) => Err(StoreError::Task(error)),
+        }
+    }
+}
+
+/// What goes wrong inside a verb: the database's error, classified at the border, or ours.
+#[derive(Debug)]
+enum Fault {
+    Database(sqlx::Error),
+    Ours(StoreError),
+}
+
+impl Fault {
+    fn into_error<D: Dialect>(self) -> StoreError {
+        match self {
+            Self::Database(error) => D::classify(error),
+            Self::Ours(error) => error,
+        }
+    }
+
+    fn corrupt(table: &'static str, id: i64, problem: &'static str) -> Self {
+        Self::Ours(StoreError::Corrupt { table, id, problem })
+    }
+}
+
+impl From<sqlx::Error> for Fault {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl<D: Dialect> Inner<D> {
+    async fn begin(&self) -> Result<Transaction<'static, D::Db>, Fault> {
+        Ok(self.write.begin_with(D::BEGIN.into_sql_str()).await?)
+    }
+
+    async fn reader(&self) -> Result<sqlx::pool::PoolConnection<D::Db>, Fault> {
+        Ok(self.read.acquire().await?)
+    }
+}
+
+#[async_trait]
+impl<D: Dialect> Store for SqlStore<D>
+where
+    for<'c> &'c mut Connected<D>: Send,
+{
+    async fn ingest(&self, arrivals: Arc<Vec<Arrival>>) -> Result<Vec<Ingested>> {
+        self.owned(|inner| async move {
+            let mut tx = inner.begin().await?;
+            let answers = ingest::ingest(&inner.statements, tx.deref_mut(), &arrivals).await?;
+            tx.commit().await?;
+            Ok(answers)
+        })
+        .await
+    }
+
+    async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claim>> {
+        self.owned(|inner| async move {
+            let mut tx = inner.begin().await?;
+            let mut claims = claim::claim(&inner.statements, tx.deref_mut(), &request).await?;
+            tx.commit().await?;
+            if !claims.is_empty() {
+                // Bodies never change, so they are read outside the transaction that others wait for.
+                let mut reader = inner.reader().await?;
+                claim::fill(&inner.statements, reader.deref_mut(), &mut claims).await?;
+            }
+            Ok(claims)
+        })
+        .await
+    }
+
+    async fn has_suspects(&self, destination: &str, now: Timestamp) -> Result<bool> {
+        let args = vec![destination.into(), now.as_millis().into()];
+        let sql = self.inner.statements.has_suspects.clone();
+        self.view(sql, args, |rows| Ok(!rows.is_empty())).await
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>> {
+        self.owned(|inner| async move {
+            let mut tx = inner.begin().await?;
+            let answers = settle::settle(&inner.statements, tx.deref_mut(), &settlements).await?;
+            tx.commit().await?;
+            Ok(answers)
+        })
+        .await
+    }
+
+    async fn release(&self, claims: Vec<Claim>, now: Timestamp) -> Result<Vec<Settled>> {
+        self.owned(|inner| async move {
+            let mut tx = inner.begin().await?;
+            let answers = settle::release(&inner.statements, tx.deref_mut(), &claims, now).await?;
+            tx.commit().await?;
+            Ok(answers)
+        })
+        .await
+    }
+
+    async fn replay(&self, ids: Vec<DeliveryId>, operator: Operator, now: Timestamp) -> Result<Vec<Operated>> {
+        self.operate(operate::Verb::Replay, ids, operator, now).await
+    }
+
+    async fn retry_now(&self, ids: Vec<DeliveryId>, operator: Operator, now: Timestamp) -> Result<Vec<Operated>> {
+        self.operate(operate::Verb::RetryNow, ids, operator, now).await
+    }
+
+    async fn discard(&self, ids: Vec<DeliveryId>, operator: Operator, now: Timestamp) -> Result<Vec<Operated>> {
+        self.operate(operate::Verb::Discard, ids, operator, now).await
+    }
+
+    async fn deliver(&self, seq: i64, destinations: Vec<String>, operator: Operator, now: Timestamp) -> Result<u64> {
+        self.owned(|inner| async move {
+            let mut tx = inner.begin().await?;
+            let made = operate::deliver(&inner.statements, tx.deref_mut(), seq, &destinations, &operator, now).await?;
+            tx.commit().await?;
+            Ok(made)
+        })
+        .await
+    }
+
+    async fn beat(&self, owner: &str, now: Timestamp) -> Result<()> {
+        let owner = owner.to_owned();
+        self.owned(|inner| async move {
+            let mut connection = inner.write.acquire().await?;
+            chores::beat(&inner.statements, connection.deref_mut(), &owner, now).await
+        })
+        .await
+    }
+
+    async fn count_refusals(&self, refusals: Vec<RefusalRecord>) -> Result<()> {
+        self.owned(|inner| async move {
+            let mut tx = inner.begin().await?;
+            chores::count_refusals(&inner.statements, tx.deref_mut(), &refusals).await?;
+            tx.commit().await?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn prune(&self, cutoff: Timestamp, from: i64) -> Result<Pruned> {
+        self.owned(|inner| async move {
+            let mut tx = inner.begin().await?;
+            let pruned = chores::prune(&inner.statements, tx.deref_mut(), cutoff, from).await?;
+            tx.commit().await?;
+            Ok(pruned)
+        })
+        .await
+    }
+
+    async fn checkpoint(&self) -> Result<()> {
+        match &self.inner.checkpoint {
+            Some(checkpoint) => checkpoint().await,
+            None => Ok(()),
+        }
+    }
+
+    async fn close(&self) {
+        self.inner.read.close().await;
+        self.inner.write.close().await;
+    }
+}
+
+impl<D: Dialect> SqlStore<D> {
+    async fn operate(
+        &self,
+        verb: operate::Verb,
+        ids: Vec<DeliveryId>,
+        operator: Operator,
+        now: Timestamp,
+    ) -> Result<Vec<Operated>> {
+        self.owned(|inner| async move {
+            let mut tx = inner.begin().await?;
+            let answers = operate::operate(&inner.statements, tx.deref_mut(), verb, &ids, &operator, now).await?;
+            tx.commit().await?;
+            Ok(answers)
+        })
+        .await
+    }
+}

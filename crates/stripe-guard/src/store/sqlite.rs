@@ -1,0 +1,305 @@
+//! SQLite: one file, one writer, a write-ahead log that is flushed at every commit.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::sqlite::{
+    SqliteArguments, SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlStr, Sqlite};
+
+use super::sql::{Arg, Cells, Dialect, Run, SqlStore, migrate};
+use super::{BUSY_TIMEOUT, Store, StoreError};
+
+/// The first SQLite without the WAL-reset fault (sqlite.org, "WAL-reset bug"), which could corrupt a database.
+const VERSION_MIN: i64 = 3_051_003;
+
+/// Connections that read beside the writer.
+const READERS: u32 = 4;
+
+/// Above this the write-ahead log is emptied by force, because a checkpoint beside the writer
+/// never catches up with it.
+const WAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Below this a checkpoint is not worth its flush.
+const WAL_BYTES_MIN: u64 = 4 * 1024 * 1024;
+
+/// How long several processes that open a new file wait for each other.
+const OPEN_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where a SQLite inbox is.
+#[derive(Clone, Debug)]
+pub struct SqliteFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What every table's name begins with.
+    pub table_prefix: String,
+    /// Make the file if there is none. A command that only looks does not.
+    pub create: bool,
+    /// Take the file for this process alone, as `serve` does.
+    pub exclusive: bool,
+}
+
+/// An open inbox, and the lock that makes it ours.
+pub struct Opened {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Held for as long as this is.
+    _lock: Option<File>,
+}
+
+/// Opens an inbox, checks what durability rests on, and brings the schema up to date.
+pub async fn open_sqlite(file: &SqliteFile) -> Result<Opened, StoreError> {
+    open_with(file, SqliteSynchronous::Full).await
+}
+
+async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<Opened, StoreError> {
+    let shown = file.path.display();
+    if !file.create && !file.path.exists() {
+        return Err(StoreError::Open(format!(
+            "there is no database at {shown}; start `stripe-guard serve` once to make it, or name another with --database"
+        )));
+    }
+    let lock = if file.exclusive { Some(lock(&file.path)?) } else { None };
+    let options = SqliteConnectOptions::from_str("sqlite:")
+        .map_err(StoreError::Unavailable)?
+        .filename(&file.path)
+        .create_if_missing(file.create)
+        .busy_timeout(BUSY_TIMEOUT)
+        .synchronous(synchronous)
+        .page_size(8192)
+        .statement_cache_capacity(256)
+        // One place checkpoints, so that no commit pays for it by surprise.
+        .pragma("wal_autocheckpoint", "0")
+        .pragma("journal_size_limit", WAL_BYTES_MAX.to_string())
+        .pragma("cache_size", "-16384")
+        .pragma("mmap_size", "0")
+        .foreign_keys(false)
+        .disable_statement_logging();
+    let cannot = |error: sqlx::Error| StoreError::Open(format!("cannot open the database {shown}: {}", plain(&error)));
+    let mut first = connect_patiently(&options).await.map_err(cannot)?;
+    check(&mut first, synchronous).await?;
+    migrate::<SqliteDialect>(&mut first, &file.table_prefix).await.map_err(|error| match error {
+        StoreError::Open(_) => error,
+        other => StoreError::Open(format!("cannot prepare the database {shown}: {other}")),
+    })?;
+    first.close().await.map_err(cannot)?;
+    let pool = |connections| {
+        SqlitePoolOptions::new()
+            .max_connections(connections)
+            .test_before_acquire(false)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .acquire_timeout(Duration::from_secs(30))
+    };
+    let write = pool(1).connect_with(options.clone()).await.map_err(cannot)?;
+    let read = pool(READERS).connect_lazy_with(options.clone().pragma("query_only", "1"));
+    let checkpoint = checkpointer(options, write.clone(), wal_of(&file.path));
+    let store = SqlStore::<SqliteDialect>::new(write, read, &file.table_prefix, Some(checkpoint));
+    Ok(Opened { store: Arc::new(store), _lock: lock })
+}
+
+/// One `serve` for each file: two would each believe to be the only checkpointer and scheduler.
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let cannot = |error: std::io::Error| {
+        StoreError::Open(format!("cannot write {}: {error}; the folder must exist and be writable", name.display()))
+    };
+    let file = File::options().create(true).truncate(false).write(true).open(&name).map_err(cannot)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Open(format!(
+            "another stripe-guard serves {} already; stop it first, or name another database",
+            path.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(cannot(error)),
+    }
+}
+
+/// Opens the first connection and switches to the write-ahead log. SQLite does not wait for
+/// that switch by itself, so several processes with a new file would fail each other.
+async fn connect_patiently(options: &SqliteConnectOptions) -> Result<SqliteConnection, sqlx::Error> {
+    let mut left = OPEN_PATIENCE;
+    loop {
+        match connect_in_wal_mode(options).await {
+            Err(error) if is_busy(&error) && !left.is_zero() => {
+                let nap = Duration::from_millis(50);
+                left = left.saturating_sub(nap);
+                nap_between_tries(nap).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "before there is a store there is nothing that a Clock would govern")]
+async fn nap_between_tries(nap: Duration) {
+    tokio::time::sleep(nap).await;
+}
+
+async fn connect_in_wal_mode(options: &SqliteConnectOptions) -> Result<SqliteConnection, sqlx::Error> {
+    let mut connection = options.connect().await?;
+    let mode = |row: SqliteRow| row.try_get::<String, _>(0);
+    if mode(connection.fetch_one("PRAGMA journal_mode").await?)? != "wal" {
+        mode(connection.fetch_one("PRAGMA journal_mode = wal").await?)?;
+    }
+    Ok(connection)
+}
+
+fn is_busy(error: &sqlx::Error) -> bool {
+    matches!(primary_code(error), Some(5 | 6))
+}
+
+/// SQLite's primary result code, which is the low byte of the extended one.
+fn primary_code(error: &sqlx::Error) -> Option<i64> {
+    let code = error.as_database_error()?.code()?.parse::<i64>().ok()?;
+    Some(code & 0xFF)
+}
+
+fn plain(error: &sqlx::Error) -> String {
+    match (primary_code(error), error) {
+        (Some(14), _) => "the folder must exist and be writable".to_owned(),
+        (Some(26), _) => "the file is no SQLite database".to_owned(),
+        (Some(8), _) => "it is read-only".to_owned(),
+        (_, sqlx::Error::Database(error)) => error.message().to_owned(),
+        (_, error) => error.to_string(),
+    }
+}
+
+/// Reads back what durability rests on: what was set and what holds are two things.
+async fn check(connection: &mut SqliteConnection, synchronous: SqliteSynchronous) -> Result<(), StoreError> {
+    let version = i64::from(libsqlite3_sys::SQLITE_VERSION_NUMBER);
+    if version < VERSION_MIN {
+        return Err(StoreError::Open(format!(
+            "this build has SQLite {version}; versions before 3.51.3 can corrupt a database in WAL mode"
+        )));
+    }
+    let text = text_of(connection, "SELECT sqlite_version()").await?;
+    let running = text.split('.').filter_map(|part| part.parse::<i64>().ok()).fold(0, |sum, part| sum * 1000 + part);
+    if running < VERSION_MIN {
+        return Err(StoreError::Open(format!(
+            "SQLite {text} is running; versions before 3.51.3 can corrupt a database in WAL mode"
+        )));
+    }
+    let mode = text_of(connection, "PRAGMA journal_mode").await?;
+    let level = int_of(connection, "PRAGMA synchronous").await?;
+    let wanted = if matches!(synchronous, SqliteSynchronous::Full) { 2 } else { level };
+    if mode != "wal" || level != wanted {
+        return Err(StoreError::Open(format!(
+            "the database does not keep what it is told: journal_mode is {mode} (must be wal), synchronous is {level} (must be 2). \
+             Is it on a file system without shared memory, such as a network share?"
+        )));
+    }
+    Ok(())
+}
+
+async fn text_of(connection: &mut SqliteConnection, sql: &'static str) -> Result<String, StoreError> {
+    let row = connection.fetch_one(sql).await.map_err(SqliteDialect::classify)?;
+    row.try_get(0).map_err(SqliteDialect::classify)
+}
+
+async fn int_of(connection: &mut SqliteConnection, sql: &'static str) -> Result<i64, StoreError> {
+    let row = connection.fetch_one(sql).await.map_err(SqliteDialect::classify)?;
+    row.try_get(0).map_err(SqliteDialect::classify)
+}
+
+fn wal_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    PathBuf::from(name)
+}
+
+/// Moves the log into the file beside the writer; by force through the writer once it is too long.
+fn checkpointer(options: SqliteConnectOptions, write: sqlx::SqlitePool, wal: PathBuf) -> super::sql::Checkpoint {
+    let length = move || std::fs::metadata(&wal).map_or(0, |file| file.len());
+    let length = Arc::new(length);
+    Arc::new(move || {
+        let (options, write, length) = (options.clone(), write.clone(), Arc::clone(&length));
+        Box::pin(async move {
+            if length() < WAL_BYTES_MIN {
+                return Ok(());
+            }
+            let mut beside = options.connect().await.map_err(SqliteDialect::classify)?;
+            beside.execute("PRAGMA wal_checkpoint(PASSIVE)").await.map_err(SqliteDialect::classify)?;
+            beside.close().await.map_err(SqliteDialect::classify)?;
+            if length() > WAL_BYTES_MAX {
+                let mut writer = write.acquire().await.map_err(SqliteDialect::classify)?;
+                writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").await.map_err(SqliteDialect::classify)?;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// What is SQLite's own.
+pub(super) struct SqliteDialect;
+
+impl Dialect for SqliteDialect {
+    type Db = Sqlite;
+
+    const BEGIN: &'static str = "BEGIN IMMEDIATE";
+    const SKIP_LOCKED: &'static str = "";
+    const ID: &'static str = "INTEGER PRIMARY KEY";
+    const BYTES: &'static str = "BLOB";
+    const CLUSTERED: &'static str = "WITHOUT ROWID";
+
+    /// Without numbers: SQLite looks a numbered one up by name, each time, one after the other.
+    fn placeholder(_: usize) -> String {
+        "?".to_owned()
+    }
+
+    fn classify(error: sqlx::Error) -> StoreError {
+        match primary_code(&error) {
+            // I/O error, corrupt, not a database: what the disk holds is unknown.
+            Some(10 | 11 | 26) => StoreError::Fatal(error),
+            // Too big, constraint, mismatch, range: the row's own fault.
+            Some(18 | 19 | 20 | 25) => StoreError::Data(error),
+            _ => StoreError::Unavailable(error),
+        }
+    }
+}
+
+impl Run for SqliteConnection {
+    type Row = SqliteRow;
+
+    async fn fetch(&mut self, sql: SqlStr, args: Vec<Arg>) -> sqlx::Result<Vec<SqliteRow>> {
+        let mut arguments = SqliteArguments::default();
+        for arg in args {
+            use sqlx::Arguments as _;
+            match arg {
+                Arg::Int(value) => arguments.add(value),
+                Arg::Text(value) => arguments.add(value),
+                Arg::Bytes(value) => arguments.add(value),
+            }
+            .map_err(sqlx::Error::Encode)?;
+        }
+        sqlx::query_with::<Sqlite, _>(sql, arguments).fetch_all(self).await
+    }
+}
+
+impl Cells for SqliteRow {
+    fn int(&self, column: usize) -> sqlx::Result<i64> {
+        self.try_get(column)
+    }
+
+    fn opt_int(&self, column: usize) -> sqlx::Result<Option<i64>> {
+        self.try_get(column)
+    }
+
+    fn text(&self, column: usize) -> sqlx::Result<String> {
+        self.try_get(column)
+    }
+
+    fn opt_text(&self, column: usize) -> sqlx::Result<Option<String>> {
+        self.try_get(column)
+    }
+
+    fn opt_bytes(&self, column: usize) -> sqlx::Result<Option<Vec<u8>>> {
+        self.try_get(column)
+    }
+}

@@ -1,0 +1,261 @@
+//! One destination's worker: claim what is due, send it, hand the outcome to the settler.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stripe_guard_core::{Situation, Timestamp};
+use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::deliver::{Deliver, Report};
+use crate::failure::Failure;
+use crate::registry::Registry;
+use crate::settings::Destination;
+use crate::settler::{Ending, Endings};
+use crate::store::{Claim, ClaimRequest, Settlement, Store, StoreError, Watermark};
+use crate::telemetry::DestinationMetrics;
+
+/// The most claims of one transaction: its bodies are held in memory until they are sent.
+pub const CLAIM_BATCH_MAX: u32 = 64;
+
+/// How often a claimer begins at the front again.
+const SWEEP: Duration = Duration::from_secs(10);
+
+/// The watermark stays this far behind: a writer may commit a due time a little in the past.
+const WATERMARK_SLACK: Duration = Duration::from_secs(2);
+
+/// What all workers of a process share.
+#[derive(Clone)]
+pub struct Shared {
+    /// The inbox.
+    pub store: Arc<dyn Store>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Where the store's failures go.
+    pub failure: Failure,
+    /// What is configured.
+    pub registry: Registry,
+    /// Sends.
+    pub deliver: Deliver,
+    /// Where claims end.
+    pub endings: Endings,
+    /// This process, by an id that is fresh at each start.
+    pub owner: Arc<str>,
+    /// How long a claim lasts.
+    pub lease: Duration,
+    /// How often to look without being woken.
+    pub poll: Duration,
+    /// Held for reading by every delivery, and alone by one that may take the process with it.
+    pub gate: Arc<RwLock<()>>,
+    /// Requests that are under way.
+    pub tasks: TaskTracker,
+    /// Cuts off what is still under way when the time for stopping is over.
+    pub cut: CancellationToken,
+}
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Round {
+    /// There was work; there may be more.
+    Worked,
+    /// There was none.
+    Idle,
+}
+
+/// Delivers to one destination.
+pub struct Worker {
+    shared: Shared,
+    name: String,
+    bell: Arc<Notify>,
+    slots: Arc<Semaphore>,
+    metrics: Arc<DestinationMetrics>,
+    watermark: Watermark,
+    swept_at: Option<Timestamp>,
+}
+
+impl Worker {
+    /// A worker for a destination; `bell` rings when there is something fresh.
+    pub fn new(shared: Shared, destination: &Destination, bell: Arc<Notify>, metrics: Arc<DestinationMetrics>) -> Self {
+        Self {
+            shared,
+            name: destination.name.clone(),
+            bell,
+            slots: Arc::new(Semaphore::new(destination.concurrency as usize)),
+            metrics,
+            watermark: Watermark::START,
+            swept_at: None,
+        }
+    }
+
+    /// Rounds until told to stop. What was sent by then goes on; see [`Shared::tasks`].
+    pub async fn run(mut self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            // Without a free slot nothing is claimed: a claim that waits only loses its lease.
+            let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else { return };
+            drop(slot);
+            match self.run_once().await {
+                Ok(Round::Worked) => continue,
+                Ok(Round::Idle) => {}
+                Err(error) => self.shared.failure.report("claim", &error),
+            }
+            tokio::select! {
+                () = stop.cancelled() => (),
+                () = self.bell.notified() => (),
+                () = self.shared.clock.sleep(self.shared.poll) => (),
+            }
+        }
+    }
+
+    /// Claims what the free slots can take, and sends it on tasks of its own.
+    pub async fn run_once(&mut self) -> Result<Round, StoreError> {
+        let table = self.shared.registry.table();
+        let Some(destination) = table.destination(&self.name).cloned() else { return Ok(Round::Idle) };
+        if self.is_time_to_sweep() {
+            self.watermark = Watermark::START;
+            self.deliver_suspects(&destination).await?;
+        }
+        let guard = Arc::new(Arc::clone(&self.shared.gate).read_owned().await);
+        let free = u32::try_from(self.slots.available_permits()).unwrap_or(u32::MAX).min(CLAIM_BATCH_MAX);
+        let claims = self.claim(free, false).await?;
+        self.advance(&claims, free);
+        let round = if claims.is_empty() { Round::Idle } else { Round::Worked };
+        for claim in claims {
+            let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else { break };
+            self.send(Arc::clone(&destination), claim, slot, Hold::Shared(Arc::clone(&guard)));
+        }
+        Ok(round)
+    }
+
+    fn is_time_to_sweep(&mut self) -> bool {
+        let now = self.shared.clock.now();
+        let due = self.swept_at.is_none_or(|last| now < last || now.since(last) >= SWEEP);
+        if due {
+            self.swept_at = Some(now);
+        }
+        due
+    }
+
+    /// Deliveries that lost leases go one by one, with nothing else under way in this process.
+    async fn deliver_suspects(&mut self, destination: &Arc<Destination>) -> Result<(), StoreError> {
+        // Looked at first without the gate: in ordinary times there are none.
+        while let Some(claim) = self.claim_suspect().await? {
+            let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else { break };
+            self.send(Arc::clone(destination), claim.0, slot, Hold::Alone(claim.1)).await.ok();
+        }
+        Ok(())
+    }
+
+    async fn claim_suspect(&self) -> Result<Option<(Claim, tokio::sync::OwnedRwLockWriteGuard<()>)>, StoreError> {
+        if !self.shared.store.has_suspects(&self.name, self.shared.clock.now()).await? {
+            return Ok(None);
+        }
+        let alone = Arc::clone(&self.shared.gate).write_owned().await;
+        Ok(self.claim(1, true).await?.into_iter().next().map(|claim| (claim, alone)))
+    }
+
+    async fn claim(&self, limit: u32, suspects: bool) -> Result<Vec<Claim>, StoreError> {
+        let request = ClaimRequest {
+            destination: self.name.clone(),
+            owner: self.shared.owner.to_string(),
+            now: self.shared.clock.now(),
+            lease: self.shared.lease,
+            limit,
+            from: self.watermark,
+            suspects,
+        };
+        self.shared.store.claim(request).await
+    }
+
+    fn advance(&mut self, claims: &[Claim], asked: u32) {
+        // Fewer than asked for: all that was due has been seen.
+        let all = (claims.len() as u64) < u64::from(asked);
+        for claim in claims {
+            let due_at = claim.was().due_at().map(|at| at.minus(WATERMARK_SLACK));
+            let mark = match claim.was() {
+                stripe_guard_core::State::Received { .. } => &mut self.watermark.received,
+                stripe_guard_core::State::Retryable { .. } => &mut self.watermark.retryable,
+                _ => continue,
+            };
+            *mark = due_at.map_or(*mark, |due_at| due_at.max(*mark));
+        }
+        if all {
+            let seen = self.shared.clock.now().minus(WATERMARK_SLACK);
+            self.watermark = Watermark {
+                received: self.watermark.received.max(seen),
+                retryable: self.watermark.retryable.max(seen),
+            };
+        }
+    }
+
+    fn send(
+        &self,
+        destination: Arc<Destination>,
+        claim: Claim,
+        slot: OwnedSemaphorePermit,
+        hold: Hold,
+    ) -> tokio::task::JoinHandle<()> {
+        let (shared, metrics, bell) = (self.shared.clone(), Arc::clone(&self.metrics), Arc::clone(&self.bell));
+        self.shared.tasks.spawn(async move {
+            let ending = attempt(&shared, &destination, claim, &metrics).await;
+            drop(slot);
+            // A closed settler means that the process ends; the lease brings the delivery back.
+            drop(shared.endings.send(ending).await);
+            drop(hold);
+            bell.notify_one();
+        })
+    }
+}
+
+/// What keeps suspects and all others apart; held until the outcome is on its way.
+enum Hold {
+    Shared(#[expect(dead_code, reason = "held, not read")] Arc<OwnedRwLockReadGuard<()>>),
+    Alone(#[expect(dead_code, reason = "held, not read")] tokio::sync::OwnedRwLockWriteGuard<()>),
+}
+
+async fn attempt(shared: &Shared, destination: &Destination, claim: Claim, metrics: &DestinationMetrics) -> Ending {
+    let started_at = shared.clock.now();
+    // A request that may outlive its lease may meet its own successor at the app.
+    if claim.lease_until().since(started_at) < destination.timeout {
+        return Ending::Release(Box::new(claim));
+    }
+    let began = tokio::time::Instant::now();
+    metrics.began();
+    let report = tokio::select! {
+        biased;
+        report = shared.deliver.send(destination, &claim) => Some(report),
+        () = shared.cut.cancelled() => None,
+    };
+    metrics.ended();
+    match report {
+        None => Ending::Release(Box::new(claim)),
+        Some(report) => settlement(destination, &claim, report, started_at, began.elapsed(), shared.clock.now()),
+    }
+}
+
+fn settlement(
+    destination: &Destination,
+    claim: &Claim,
+    report: Report,
+    started_at: Timestamp,
+    duration: Duration,
+    now: Timestamp,
+) -> Ending {
+    let progress = claim.progress();
+    let situation = Situation { now, held: progress.held_at_start, counted: true, retry_after: report.retry_after };
+    let settlement = Settlement {
+        id: claim.id(),
+        fence: claim.fence(),
+        next: progress.after(report.outcome, &destination.retry, &situation),
+        round: progress.round,
+        number: progress.attempts.saturating_add(1),
+        started_at,
+        duration,
+        outcome: report.outcome,
+        status: report.status,
+        error: report.error,
+        excerpt: report.excerpt,
+    };
+    Ending::Settle { destination: claim.destination().to_owned(), settlement: Box::new(settlement) }
+}
