@@ -29,9 +29,9 @@ impl Default for RetryPolicy {
     /// says of live mode.
     fn default() -> Self {
         Self {
-            budget: Budget::Time(Duration::from_secs(72 * 3600)),
+            budget: Budget::Time(Duration::from_hours(72)),
             floor: Duration::from_millis(500),
-            cap: Duration::from_secs(3600),
+            cap: Duration::from_hours(1),
         }
     }
 }

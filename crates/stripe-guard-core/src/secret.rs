@@ -91,7 +91,7 @@ impl fmt::Debug for SigningSecret {
 /// few to confirm a guess.
 fn fingerprint(text: &str) -> String {
     let hash = Sha256::new().chain_update(b"stripe-guard secret label\0").chain_update(text.as_bytes()).finalize();
-    hash[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:08x}", u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]))
 }
 
 fn is_placeholder(text: &str) -> bool {

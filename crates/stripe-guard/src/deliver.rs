@@ -18,7 +18,7 @@ use crate::store::{Claim, EventRecord};
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// A `Retry-After` is obeyed up to this long.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
 /// An idle connection is kept this long: less than the common 60 s of servers, so that we close
 /// first and no request meets a closing door; also how long a moved host name goes unnoticed.

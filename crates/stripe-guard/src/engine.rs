@@ -86,103 +86,28 @@ impl Engine {
         let bind = |address| Listener::bind(address).map_err(|reason| StartError::Bind { address, reason });
         let (ingest, admin) = (bind(settings.listen)?, bind(settings.admin_listen)?);
         let opened = open(&settings.database, true, true).await?;
-        let metrics = telemetry::recorder();
-        let store = Arc::clone(&opened.store);
-        let registry = Registry::new(&settings.sources, &settings.destinations);
-        let (failure, stop, cut, deliveries) =
-            (Failure::default(), CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
+        telemetry::recorder();
         let owner = fresh_owner(&*clock);
-        store.beat(&owner, clock.now()).await?;
-        let limits = &settings.limits;
-        let wakers = Wakers::new(settings.destinations.iter().map(|destination| destination.name.as_str()));
-
-        let (writer, writer_loop) =
-            Writer::new(Arc::clone(&store), wakers.clone(), failure.clone(), limits.queue_events, limits.queue_bytes);
-        let of_destination: HashMap<_, _> = settings
-            .destinations
-            .iter()
-            .map(|destination| (destination.name.clone(), DestinationMetrics::new(&destination.name)))
-            .collect();
-        let (endings, settler) = Settler::new(
-            Arc::clone(&store),
-            Arc::clone(&clock),
-            failure.clone(),
-            wakers.clone(),
-            Arc::new(of_destination),
-        );
-        let shared = Shared {
-            store: Arc::clone(&store),
-            clock: Arc::clone(&clock),
-            failure: failure.clone(),
-            registry: registry.clone(),
-            deliver: Deliver::new(registry.clone(), Arc::clone(&clock), limits.excerpt_bytes),
-            endings,
-            owner: owner.as_str().into(),
-            lease: limits.lease,
-            poll: limits.poll,
-            gate: Arc::new(RwLock::new(())),
-            tasks: deliveries.clone(),
-            cut: cut.clone(),
+        opened.store.beat(&owner, clock.now()).await?;
+        let start = Starting {
+            settings,
+            store: Arc::clone(&opened.store),
+            clock,
+            owner,
+            registry: Registry::new(&settings.sources, &settings.destinations),
+            wakers: Wakers::new(settings.destinations.iter().map(|destination| destination.name.as_str())),
+            refusals: Refusals::default(),
+            failure: Failure::default(),
+            stop: CancellationToken::new(),
+            cut: CancellationToken::new(),
+            deliveries: TaskTracker::new(),
         };
-        let refusals = Refusals::default();
-        let gateway = Gateway {
-            registry: registry.clone(),
-            writer,
-            clock: Arc::clone(&clock),
-            refusals: refusals.clone(),
-            metrics: settings
-                .sources
-                .iter()
-                .map(|source| (source.name.clone(), SourceMetrics::new(&source.name)))
-                .collect(),
-            body_bytes: limits.body_bytes,
-            body_timeout: limits.body_timeout,
-        };
-        let health = Health::new(Arc::clone(&store), Arc::clone(&clock), failure.clone(), &owner, stop.clone());
-        let http = HttpLimits { header_timeout: limits.header_timeout, connections: limits.connections };
         let (ingest_address, admin_address) = (ingest.address(), admin.address());
-        let admin_router = admin_router(Admin {
-            health: health.clone(),
-            metrics,
-            hosts: settings.admin_hosts.clone().into(),
-            address: admin_address,
-        });
-        let chores = Chores {
-            store,
-            clock: Arc::clone(&clock),
-            failure: failure.clone(),
-            registry: registry.clone(),
-            refusals,
-            keep_bodies: settings.retention.bodies,
-        };
-
-        let (loops, workers, stop_chores) = (TaskTracker::new(), TaskTracker::new(), CancellationToken::new());
-        let writer = tokio::spawn(writer_loop.run());
-        let settler = tokio::spawn(settler.run());
-        let chores = tokio::spawn(chores.run(stop_chores.clone()));
-        for destination in &settings.destinations {
-            let metrics = Arc::new(DestinationMetrics::new(&destination.name));
-            let worker = Worker::new(shared.clone(), destination, wakers.bell(&destination.name), metrics);
-            workers.spawn(worker.run(stop.clone()));
-        }
-        drop(shared);
-        loops.spawn(ingest.serve(webhook_router(Arc::new(gateway), health), http, Arc::clone(&clock), stop.clone()));
-        loops.spawn(admin.serve(admin_router, http, clock, stop.clone()));
-        loops.close();
-        workers.close();
-        let parts = Parts { loops, workers, settler, writer, chores, stop_chores };
-        Ok(Self {
-            opened,
-            registry,
-            ingest_address,
-            admin_address,
-            failure,
-            stop,
-            deliveries,
-            cut,
-            grace: limits.grace,
-            parts,
-        })
+        let settler = start.spawn_workers();
+        let parts = start.spawn_rest(ingest, admin, settler);
+        let Starting { registry, failure, stop, cut, deliveries, .. } = start;
+        let grace = settings.limits.grace;
+        Ok(Self { opened, registry, ingest_address, admin_address, failure, stop, deliveries, cut, grace, parts })
     }
 
     /// Where Stripe's requests are taken, in fact.
@@ -249,4 +174,115 @@ const STOP_MARGIN: Duration = Duration::from_secs(5);
 /// like our own.
 fn fresh_owner(clock: &dyn Clock) -> String {
     format!("{:x}-{:x}", clock.now().as_millis(), std::process::id())
+}
+
+/// What the parts are made of.
+struct Starting<'s> {
+    settings: &'s Settings,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    owner: String,
+    registry: Registry,
+    wakers: Wakers,
+    refusals: Refusals,
+    failure: Failure,
+    stop: CancellationToken,
+    cut: CancellationToken,
+    deliveries: TaskTracker,
+}
+
+impl Starting<'_> {
+    fn spawn_workers(&self) -> (TaskTracker, tokio::task::JoinHandle<()>) {
+        let metrics: HashMap<_, _> = self
+            .settings
+            .destinations
+            .iter()
+            .map(|destination| (destination.name.clone(), Arc::new(DestinationMetrics::new(&destination.name))))
+            .collect();
+        let metrics = Arc::new(metrics);
+        let (endings, settler) = Settler::new(
+            Arc::clone(&self.store),
+            Arc::clone(&self.clock),
+            self.failure.clone(),
+            self.wakers.clone(),
+            Arc::clone(&metrics),
+        );
+        let limits = &self.settings.limits;
+        let shared = Shared {
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            failure: self.failure.clone(),
+            registry: self.registry.clone(),
+            deliver: Deliver::new(self.registry.clone(), Arc::clone(&self.clock), limits.excerpt_bytes),
+            endings,
+            owner: self.owner.as_str().into(),
+            lease: limits.lease,
+            poll: limits.poll,
+            gate: Arc::new(RwLock::new(())),
+            tasks: self.deliveries.clone(),
+            cut: self.cut.clone(),
+        };
+        let workers = TaskTracker::new();
+        for (destination, bell) in self.settings.destinations.iter().map(|one| (one, self.wakers.bell(&one.name))) {
+            let metrics = Arc::clone(&metrics[&destination.name]);
+            workers.spawn(Worker::new(shared.clone(), destination, bell, metrics).run(self.stop.clone()));
+        }
+        workers.close();
+        (workers, tokio::spawn(settler.run()))
+    }
+
+    fn spawn_rest(
+        &self,
+        ingest: Listener,
+        admin: Listener,
+        (workers, settler): (TaskTracker, tokio::task::JoinHandle<()>),
+    ) -> Parts {
+        let limits = &self.settings.limits;
+        let (writer, writer_loop) = Writer::new(
+            Arc::clone(&self.store),
+            self.wakers.clone(),
+            self.failure.clone(),
+            limits.queue_events,
+            limits.queue_bytes,
+        );
+        let health = Health::new(
+            Arc::clone(&self.store),
+            Arc::clone(&self.clock),
+            self.failure.clone(),
+            &self.owner,
+            self.stop.clone(),
+        );
+        let of_source = |name: &String| (name.clone(), SourceMetrics::new(name));
+        let gateway = Gateway {
+            registry: self.registry.clone(),
+            writer,
+            clock: Arc::clone(&self.clock),
+            refusals: self.refusals.clone(),
+            metrics: self.settings.sources.iter().map(|source| of_source(&source.name)).collect(),
+            body_bytes: limits.body_bytes,
+            body_timeout: limits.body_timeout,
+        };
+        let admin_routes = admin_router(Admin {
+            health: health.clone(),
+            metrics: telemetry::recorder(),
+            hosts: self.settings.admin_hosts.clone().into(),
+            address: admin.address(),
+        });
+        let chores = Chores {
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            failure: self.failure.clone(),
+            registry: self.registry.clone(),
+            refusals: self.refusals.clone(),
+            keep_bodies: self.settings.retention.bodies,
+        };
+        let http = HttpLimits { header_timeout: limits.header_timeout, connections: limits.connections };
+        let (loops, stop_chores) = (TaskTracker::new(), CancellationToken::new());
+        let ingest_routes = webhook_router(Arc::new(gateway), health);
+        loops.spawn(ingest.serve(ingest_routes, http, Arc::clone(&self.clock), self.stop.clone()));
+        loops.spawn(admin.serve(admin_routes, http, Arc::clone(&self.clock), self.stop.clone()));
+        loops.close();
+        let chores = tokio::spawn(chores.run(stop_chores.clone()));
+        Parts { loops, workers, settler, writer: tokio::spawn(writer_loop.run()), chores, stop_chores }
+    }
 }

@@ -135,12 +135,12 @@ pub struct Retention {
 
 /// Bodies are never pruned sooner: Stripe's Events API looks back 30 days, and a resend must find
 /// what it repeats.
-pub const RETENTION_MIN: Duration = Duration::from_secs(35 * 24 * 3600);
+pub const RETENTION_MIN: Duration = Duration::from_hours(840);
 
 impl Default for Retention {
     /// 90 days.
     fn default() -> Self {
-        Self { bodies: Duration::from_secs(90 * 24 * 3600) }
+        Self { bodies: Duration::from_hours(2160) }
     }
 }
 

@@ -48,7 +48,7 @@ pub struct Settler {
     clock: Arc<dyn Clock>,
     failure: Failure,
     wakers: Wakers,
-    metrics: Arc<HashMap<String, DestinationMetrics>>,
+    metrics: Arc<HashMap<String, Arc<DestinationMetrics>>>,
     queue: mpsc::Receiver<Ending>,
 }
 
@@ -59,7 +59,7 @@ impl Settler {
         clock: Arc<dyn Clock>,
         failure: Failure,
         wakers: Wakers,
-        metrics: Arc<HashMap<String, DestinationMetrics>>,
+        metrics: Arc<HashMap<String, Arc<DestinationMetrics>>>,
     ) -> (Endings, Self) {
         let (endings, queue) = mpsc::channel(QUEUE_MAX);
         (endings, Self { store, clock, failure, wakers, metrics, queue })
@@ -132,7 +132,9 @@ impl Settler {
         let now = self.clock.now();
         if let Some(Ok(_)) = self.patiently("release", || self.store.release(claims.clone(), now)).await {
             for claim in &claims {
-                self.metrics.get(claim.destination()).into_iter().for_each(DestinationMetrics::released);
+                if let Some(metrics) = self.metrics.get(claim.destination()) {
+                    metrics.released();
+                }
                 self.wakers.wake(claim.destination());
             }
         }

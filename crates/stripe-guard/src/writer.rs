@@ -45,7 +45,7 @@ impl NotStored {
 struct Job {
     arrival: Arrival,
     answer: oneshot::Sender<Result<Ingested, NotStored>>,
-    _bytes: OwnedSemaphorePermit,
+    bytes: OwnedSemaphorePermit,
 }
 
 /// The way into the store for events.
@@ -74,7 +74,7 @@ impl Writer {
         let size = u32::try_from(arrival.inbound.body().len()).map_err(|_| NotStored::QueueFull)?;
         let bytes = Arc::clone(&self.bytes).try_acquire_many_owned(size).map_err(|_| NotStored::QueueFull)?;
         let (answer, answered) = oneshot::channel();
-        self.jobs.try_send(Job { arrival, answer, _bytes: bytes }).map_err(|error| match error {
+        self.jobs.try_send(Job { arrival, answer, bytes }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => NotStored::QueueFull,
             mpsc::error::TrySendError::Closed(_) => NotStored::Stopping,
         })?;
@@ -111,7 +111,7 @@ impl WriterLoop {
                 size += job.arrival.inbound.body().len();
                 batch.push(job.arrival);
                 answers.push(job.answer);
-                held.push(job._bytes);
+                held.push(job.bytes);
             }
             self.store_batch(Arc::new(batch), answers).await;
         }
@@ -124,7 +124,7 @@ impl WriterLoop {
             Ok(ingested) => {
                 // Nothing stands between the commit and the answers, not even the wake-up.
                 for (answer, ingested) in answers.into_iter().zip(&ingested) {
-                    drop(answer.send(Ok(*ingested)));
+                    _ = answer.send(Ok(*ingested));
                 }
                 self.wake(&batch, &ingested);
             }
@@ -137,7 +137,7 @@ impl WriterLoop {
             Err(reason) => {
                 self.failure.report("ingest", &reason);
                 for answer in answers {
-                    drop(answer.send(Err(NotStored::StoreFailed)));
+                    _ = answer.send(Err(NotStored::StoreFailed));
                 }
             }
         }

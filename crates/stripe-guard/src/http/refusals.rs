@@ -12,7 +12,7 @@ use crate::store::{RefusalRecord, Store};
 use crate::telemetry;
 
 /// A reason is logged at most this often for each source: a forger must not fill the log.
-const LOG_EVERY: Duration = Duration::from_secs(60);
+const LOG_EVERY: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Default)]
 struct Tally {
@@ -83,14 +83,15 @@ impl Refusals {
 
 fn log(source: &str, reason: &str, tally: &Tally) {
     let count = tally.unlogged;
-    match tally.skew_seconds {
-        Some(skew) => warn!(
+    if let Some(skew) = tally.skew_seconds {
+        warn!(
             source.name = source,
             reason,
             count,
             skew_seconds = skew,
             "requests were refused for their time although a secret of ours signed them: our clock minus Stripe's is about {skew} s; is this machine's clock right?"
-        ),
-        None => warn!(source.name = source, reason, count, "requests were refused"),
+        );
+    } else {
+        warn!(source.name = source, reason, count, "requests were refused");
     }
 }

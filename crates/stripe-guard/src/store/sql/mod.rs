@@ -13,7 +13,6 @@ mod statements;
 mod views;
 
 use std::future::Future;
-use std::ops::DerefMut as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -111,7 +110,7 @@ where
     async fn ingest(&self, arrivals: Arc<Vec<Arrival>>) -> Result<Vec<Ingested>> {
         self.owned(|inner| async move {
             let mut tx = inner.begin().await?;
-            let answers = ingest::ingest(&inner.statements, tx.deref_mut(), &arrivals).await?;
+            let answers = ingest::ingest(&inner.statements, &mut *tx, &arrivals).await?;
             tx.commit().await?;
             Ok(answers)
         })
@@ -121,12 +120,12 @@ where
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claim>> {
         self.owned(|inner| async move {
             let mut tx = inner.begin().await?;
-            let mut claims = claim::claim(&inner.statements, tx.deref_mut(), &request).await?;
+            let mut claims = claim::claim(&inner.statements, &mut *tx, &request).await?;
             tx.commit().await?;
             if !claims.is_empty() {
                 // Bodies never change, so they are read outside the transaction that others wait for.
                 let mut reader = inner.reader().await?;
-                claim::fill(&inner.statements, reader.deref_mut(), &mut claims).await?;
+                claim::fill(&inner.statements, &mut *reader, &mut claims).await?;
             }
             Ok(claims)
         })
@@ -142,7 +141,7 @@ where
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>> {
         self.owned(|inner| async move {
             let mut tx = inner.begin().await?;
-            let answers = settle::settle(&inner.statements, tx.deref_mut(), &settlements).await?;
+            let answers = settle::settle(&inner.statements, &mut *tx, &settlements).await?;
             tx.commit().await?;
             Ok(answers)
         })
@@ -152,7 +151,7 @@ where
     async fn release(&self, claims: Vec<Claim>, now: Timestamp) -> Result<Vec<Settled>> {
         self.owned(|inner| async move {
             let mut tx = inner.begin().await?;
-            let answers = settle::release(&inner.statements, tx.deref_mut(), &claims, now).await?;
+            let answers = settle::release(&inner.statements, &mut *tx, &claims, now).await?;
             tx.commit().await?;
             Ok(answers)
         })
@@ -174,7 +173,7 @@ where
     async fn deliver(&self, seq: i64, destinations: Vec<String>, operator: Operator, now: Timestamp) -> Result<u64> {
         self.owned(|inner| async move {
             let mut tx = inner.begin().await?;
-            let made = operate::deliver(&inner.statements, tx.deref_mut(), seq, &destinations, &operator, now).await?;
+            let made = operate::deliver(&inner.statements, &mut *tx, seq, &destinations, &operator, now).await?;
             tx.commit().await?;
             Ok(made)
         })
@@ -185,7 +184,7 @@ where
         let owner = owner.to_owned();
         self.owned(|inner| async move {
             let mut connection = inner.write.acquire().await?;
-            chores::beat(&inner.statements, connection.deref_mut(), &owner, now).await
+            chores::beat(&inner.statements, &mut *connection, &owner, now).await
         })
         .await
     }
@@ -193,7 +192,7 @@ where
     async fn count_refusals(&self, refusals: Vec<RefusalRecord>) -> Result<()> {
         self.owned(|inner| async move {
             let mut tx = inner.begin().await?;
-            chores::count_refusals(&inner.statements, tx.deref_mut(), &refusals).await?;
+            chores::count_refusals(&inner.statements, &mut *tx, &refusals).await?;
             tx.commit().await?;
             Ok(())
         })
@@ -203,7 +202,7 @@ where
     async fn prune(&self, cutoff: Timestamp, from: i64) -> Result<Pruned> {
         self.owned(|inner| async move {
             let mut tx = inner.begin().await?;
-            let pruned = chores::prune(&inner.statements, tx.deref_mut(), cutoff, from).await?;
+            let pruned = chores::prune(&inner.statements, &mut *tx, cutoff, from).await?;
             tx.commit().await?;
             Ok(pruned)
         })
@@ -233,7 +232,7 @@ impl<D: Dialect> SqlStore<D> {
     ) -> Result<Vec<Operated>> {
         self.owned(|inner| async move {
             let mut tx = inner.begin().await?;
-            let answers = operate::operate(&inner.statements, tx.deref_mut(), verb, &ids, &operator, now).await?;
+            let answers = operate::operate(&inner.statements, &mut *tx, verb, &ids, &operator, now).await?;
             tx.commit().await?;
             Ok(answers)
         })
