@@ -1,0 +1,6 @@
+//! The engine's tests: real databases, real HTTP, the sandbox on both sides.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod contract;
+mod support;
+mod tidy;
