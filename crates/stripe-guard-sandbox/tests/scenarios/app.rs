@@ -80,7 +80,9 @@ async fn slow_answers_late_and_hang_never() {
 
     app.set_behaviour(Behaviour::Hang);
     assert!(timeout(wait, client.post(event(1).body)).await.is_err());
-    assert_eq!(app.successes_of(&event(1).id), 0);
+    assert_eq!((app.successes_of(&event(1).id), app.in_flight()), (0, 1));
+    drop(client);
+    assert!(app.wait_until(LIMIT, |app| app.in_flight() == 0).await, "a client that goes away is let go");
 }
 
 #[tokio::test]

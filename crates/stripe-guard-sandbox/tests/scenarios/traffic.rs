@@ -89,19 +89,18 @@ async fn retries_end_with_the_schedule() {
 
 #[tokio::test]
 async fn an_app_that_comes_back_gets_everything() {
-    let down = app().await;
-    let port = down.port();
-    let sender = sender_to(&down, 4);
-    down.stop().await;
+    let mut app = app().await;
+    let sender = sender_to(&app, 4);
+    app.stop().await;
     let plan = Plan::untidy(15, 60);
     let again = Traffic::new(sender, Shapes::new(15), plan).retries(RetrySchedule::every(Duration::from_millis(5)));
     let running = tokio::spawn(run(again));
     tokio::time::timeout(Duration::from_millis(50), std::future::pending::<()>()).await.unwrap_err();
-    let back = App::start(AppOptions { port, ..AppOptions::verifying([old()]) }).await.unwrap();
+    app.start_again().await.unwrap();
     let (_, report) = running.await.unwrap();
     assert!(report.unreachable > 0);
     assert_eq!(report.acknowledged, 60);
-    assert_eq!(back.ledger().events(), 60);
+    assert_eq!(app.ledger().events(), 60);
 }
 
 #[tokio::test]
