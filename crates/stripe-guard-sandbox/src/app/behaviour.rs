@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::http::{HeaderName, HeaderValue};
+use tokio_util::sync::CancellationToken;
 
 use super::Arrival;
 
@@ -56,10 +57,17 @@ impl Reply {
 pub enum Behaviour {
     /// Answers at once.
     Answer(Reply),
-    /// Answers after a while.
+    /// Answers after a while; not at all to a client that has gone away by then.
     Slow {
         /// How long it takes.
         wait: Duration,
+        /// The answer.
+        reply: Reply,
+    },
+    /// Answers when the test says so, by cancelling the token.
+    Held {
+        /// What to wait for.
+        until: CancellationToken,
         /// The answer.
         reply: Reply,
     },
@@ -83,6 +91,12 @@ pub enum Behaviour {
     },
     /// Closes the connection without an answer.
     Cut,
+    /// Does its work, which the ledger shows as this status, and closes the connection before the
+    /// answer is out.
+    LoseAnswer {
+        /// The status that nobody sees.
+        status: u16,
+    },
     /// Closes the connection in the middle of the answer's body.
     CutShort {
         /// The status, which arrives.

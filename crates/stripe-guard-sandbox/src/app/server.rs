@@ -88,10 +88,18 @@ async fn answer(
             clock::sleep_until(clock::instant() + wait).await;
             (reply, None)
         }
+        Behaviour::Held { until, reply } => {
+            until.cancelled().await;
+            (reply, None)
+        }
         Behaviour::Hang => std::future::pending().await,
         Behaviour::Drip { status, bytes, every } => (Reply::new(status), Some(Content::drip(bytes, every))),
         Behaviour::Huge { status, bytes } => (Reply::new(status), Some(Content::Huge { left: bytes })),
         Behaviour::Cut => return Err(BrokenOff),
+        Behaviour::LoseAnswer { status } => {
+            records.answered(&arrival, status);
+            return Err(BrokenOff);
+        }
         Behaviour::CutShort { status } => (Reply::new(status), Some(Content::CutShort(Cut::AfterHalf))),
         Behaviour::CloseAfterIdle { idle, reply } => {
             link.close_after(idle);

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use stripe_guard_sandbox::{App, AppOptions, Behaviour, Event, Ledger, Reply, Script, Shape, Shapes};
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 fn event(number: u64) -> Event {
     Shapes::new(8).event(number)
@@ -86,6 +87,19 @@ async fn slow_answers_late_and_hang_never() {
 }
 
 #[tokio::test]
+async fn held_answers_when_the_test_says_so() {
+    let app = app().await;
+    let until = CancellationToken::new();
+    app.set_behaviour(Behaviour::Held { until: until.clone(), reply: Reply::new(200) });
+    let release = async {
+        assert!(app.wait_until(LIMIT, |app| app.in_flight() == 2).await);
+        assert_eq!(app.ledger().events(), 0);
+        until.cancel();
+    };
+    assert_eq!(tokio::join!(post(&app, 0), post(&app, 1), release), (200, 200, ()));
+}
+
+#[tokio::test]
 async fn drip_sends_the_head_in_time_and_the_body_byte_by_byte() {
     let app = app().await;
     app.set_behaviour(Behaviour::Drip { status: 200, bytes: 3, every: Duration::from_millis(20) });
@@ -120,6 +134,10 @@ async fn cut_breaks_before_the_answer_and_cut_short_inside_it() {
     app.set_behaviour(Behaviour::Cut);
     assert!(RawClient::connect(&app).await.post(event(0).body).await.is_err());
     assert_eq!((app.arrivals_of(&event(0).id), app.successes_of(&event(0).id)), (1, 0));
+
+    app.set_behaviour(Behaviour::LoseAnswer { status: 200 });
+    assert!(RawClient::connect(&app).await.post(event(2).body).await.is_err());
+    assert_eq!(app.successes_of(&event(2).id), 1, "it took effect, and the client cannot know");
 
     app.set_behaviour(Behaviour::CutShort { status: 200 });
     let answer = RawClient::connect(&app).await.post(event(1).body).await.unwrap();

@@ -32,6 +32,8 @@ async fn connections_are_kept_alive_and_as_many_as_allowed() {
         sender.send(Shapes::new(1).event(number).body).await.unwrap();
     }
     assert_eq!((app.arrivals(), app.connections(), app.max_in_flight()), (20, 1, 1));
+    drop(sender);
+    assert!(app.wait_until(LIMIT, |app| app.open_connections() == 0).await, "a dropped sender hangs up");
 }
 
 #[tokio::test]
