@@ -2,5 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod contract;
+mod field_faults;
+mod rig;
 mod support;
 mod tidy;
