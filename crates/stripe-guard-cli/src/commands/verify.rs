@@ -19,7 +19,7 @@ pub(crate) struct Verify {
     #[arg(value_name = "BODY", default_value = "-")]
     body: PathBuf,
     /// The value of the Stripe-Signature header, or file:PATH
-    #[arg(long, value_name = "HEADER", default_value = "")]
+    #[arg(long, value_name = "HEADER", default_value = "", hide_default_value = true)]
     header: String,
     #[command(flatten)]
     secrets: SecretArgs,
