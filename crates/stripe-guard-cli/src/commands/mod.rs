@@ -1,0 +1,7 @@
+//! One module for each command.
+
+pub(crate) mod check;
+pub(crate) mod init;
+mod input;
+pub(crate) mod sign;
+pub(crate) mod verify;
