@@ -67,6 +67,8 @@ impl Global {
 /// The commands, one module each.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    /// Take Stripe's events in and deliver them to the app
+    Serve(commands::serve::Serve),
     /// Read the configuration as serve would, and say what is wrong with it
     Check(commands::check::Check),
     /// Write a commented configuration file

@@ -6,6 +6,7 @@ mod commands;
 mod config;
 mod diagnose;
 mod failure;
+mod logging;
 mod output;
 
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let output = Output::new(cli.global.json);
     let environment = Environment::of_process();
     let done = match &cli.command {
+        Command::Serve(serve) => serve.run(&cli.global, environment, output),
         Command::Check(check) => check.run(&cli.global, environment, output),
         Command::Init(init) => init.run(&cli.global, output),
         Command::Sign(sign) => sign.run(&cli.global, environment, output),

@@ -48,10 +48,17 @@ fn read(name: &str, value: Value, retry: &Table, environment: &Environment, repo
     let concurrency = section.take("concurrency", |value| number(value, 1, CONCURRENCY_MAX));
     let time_bounds = Duration::from_millis(100)..=TIMEOUT_MAX;
     let timeout = section.take("timeout", |value| units::duration(value, time_bounds.clone()));
-    let connect_timeout = section.take("connect_timeout", |value| units::duration(value, time_bounds));
-    if connect_timeout > timeout && timeout.is_some() {
-        let wrong = Wrong::new("is longer than timeout, which ends first", "make it shorter than timeout");
-        report.wrong(&section.key_of("connect_timeout"), wrong);
+    let connect_timeout = section.take("connect_timeout", |value| units::duration(value, time_bounds.clone()));
+    // Not said means that the whole time-out is the bound.
+    let first_byte_timeout = match section.has("first_byte_timeout") {
+        true => section.take("first_byte_timeout", |value| units::duration(value, time_bounds)),
+        false => timeout,
+    };
+    for (key, bound) in [("connect_timeout", connect_timeout), ("first_byte_timeout", first_byte_timeout)] {
+        if bound > timeout && timeout.is_some() {
+            let wrong = Wrong::new("is longer than timeout, which ends first", "make it shorter than timeout");
+            report.wrong(&section.key_of(key), wrong);
+        }
     }
     let final_statuses = section.list("final_statuses", final_status);
     let policy = own_policy(&mut section, retry);
@@ -64,6 +71,7 @@ fn read(name: &str, value: Value, retry: &Table, environment: &Environment, repo
         secrets: secrets?.into_iter().map(|secret| secret.signing).collect(),
         concurrency: concurrency?,
         timeout: timeout?,
+        first_byte_timeout: first_byte_timeout?,
         connect_timeout: connect_timeout?,
         final_statuses: final_statuses?,
         retry: policy?,

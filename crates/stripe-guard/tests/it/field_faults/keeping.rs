@@ -123,7 +123,7 @@ async fn fault_24_readiness_tells_the_truth_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_is_503_at_once_and_bounded_by_bytes_too() {
-    let rig = Rig::start_with(|settings| settings.limits.queue_bytes = 5000).await;
+    let rig = Rig::start_with(|settings| settings.limits.queue_bytes = 6000).await;
     let mut other = rig.connection().await;
     other.execute("BEGIN IMMEDIATE").await.unwrap();
     let held = CancellationToken::new();
