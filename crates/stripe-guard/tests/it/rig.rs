@@ -176,7 +176,7 @@ impl Rig {
     pub async fn raw(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> u16 {
         let mut all = vec![("content-length", body.len().to_string())];
         all.extend(headers.iter().map(|(name, value)| (*name, (*value).to_owned())));
-        let head: String = all.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head = all.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect::<Vec<_>>().concat();
         let request =
             [format!("POST {path} HTTP/1.1\r\nhost: guard\r\nconnection: close\r\n{head}\r\n").as_bytes(), body]
                 .concat();

@@ -143,7 +143,7 @@ async fn ends(behaviour: impl Into<Script>, outcome: Outcome, attempts: usize, s
     let outcomes: Vec<_> = history.iter().map(|one| one.outcome).collect();
     check(&outcomes, outcome);
     assert_eq!((history.len(), delivery.state.name()), (attempts, state));
-    assert_eq!(delivery.state.class().map(|class| class.as_str()), class);
+    assert_eq!(delivery.state.class().map(stripe_guard_core::DeadLetterClass::as_str), class);
     assert!(outcome == Outcome::Delivered || history[0].error.is_some(), "{history:?}");
     rig.app.set_behaviour(200);
     rig.store().replay(vec![delivery.id], operator(), SystemClock.now()).await.unwrap();
@@ -265,7 +265,7 @@ async fn a_missing_or_altered_body_is_our_fault_and_is_never_sent() {
         rig.app.start_again().await.unwrap();
         rig.age(60).await;
         let delivery = rig.settled(1).await.remove(0);
-        assert_eq!(delivery.state.class().map(|class| class.as_str()), Some("internal"));
+        assert_eq!(delivery.state.class().map(stripe_guard_core::DeadLetterClass::as_str), Some("internal"));
         assert_eq!(rig.app.arrivals(), 0);
     }
 }
