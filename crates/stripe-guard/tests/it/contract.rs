@@ -362,6 +362,7 @@ async fn an_unreadable_body_is_kept_under_its_digest(store: Shared) {
     assert!(key.starts_with("unreadable:"));
     assert_eq!((event.intake, event.event_id, event.copies), (Intake::Unreadable, None, 1));
     assert_eq!(store.body(event.seq).await.unwrap().unwrap(), b"\x00\xFFno event");
+    assert_eq!(store.deliver(event.seq, vec!["app".to_owned()], operator(), T0).await.unwrap(), 0);
 }
 
 async fn old_bodies_are_pruned_and_identities_stay(store: Shared) {

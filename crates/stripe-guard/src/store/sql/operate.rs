@@ -1,6 +1,6 @@
 //! What operators do by hand. Every verb leaves a row in the audit log, also when it did nothing.
 
-use stripe_guard_core::{DeadLetterClass, DeliveryId, Progress, State, Timestamp};
+use stripe_guard_core::{DeadLetterClass, DeliveryId, Intake, Progress, State, Timestamp};
 
 use super::claim::DeliveryRow;
 use super::dialect::{Arg, Run};
@@ -132,7 +132,8 @@ pub(super) async fn deliver<C: Run>(
 ) -> Result<u64, Fault> {
     let found = connection.fetch(statements.event_by_seq.clone(), vec![seq.into()]).await?;
     let Some(event) = found.first().map(views::event).transpose()? else { return Ok(0) };
-    // An unreadable body stays marked so: what cannot be read cannot become readable by being sent.
+    // What is no event has nothing to be delivered as; a person can look at its bytes.
+    let destinations = if event.intake == Intake::Unreadable { &[] } else { destinations };
     connection.fetch(statements.accept_event.clone(), vec![seq.into()]).await?;
     let bind = |destination: &String, args: &mut Vec<Arg>| {
         let now = now.as_millis();
