@@ -49,7 +49,9 @@ async fn serve(inputs: &Inputs, loaded: Loaded, output: Output) -> Result<Ended,
     // Before anything is promised, so that a signal in between is not lost.
     let mut signals = Signals::new().context("cannot wait for signals")?;
     let Loaded { settings, warnings, .. } = loaded;
-    warnings.iter().for_each(|warning| warn!("{warning}"));
+    for warning in &warnings {
+        warn!("{warning}");
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let engine = Engine::start(&settings, Arc::clone(&clock)).await.map_err(anyhow::Error::from)?;
     announce(&settings, &engine, output);
@@ -84,7 +86,9 @@ fn reload(inputs: &Inputs, old: &Settings, engine: &Engine) {
     match config::load(inputs) {
         Err(error) => error!(error = %error, "the configuration was not read again: {}", problems(&error)),
         Ok(Loaded { settings, warnings, .. }) => {
-            warnings.iter().for_each(|warning| warn!("{warning}"));
+            for warning in &warnings {
+                warn!("{warning}");
+            }
             if needs_restart(old, &settings) {
                 warn!(
                     "a change of addresses, database, limits, or of which sources and destinations there are takes a restart"

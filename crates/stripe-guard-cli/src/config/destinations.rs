@@ -50,9 +50,10 @@ fn read(name: &str, value: Value, retry: &Table, environment: &Environment, repo
     let timeout = section.take("timeout", |value| units::duration(value, time_bounds.clone()));
     let connect_timeout = section.take("connect_timeout", |value| units::duration(value, time_bounds.clone()));
     // Not said means that the whole time-out is the bound.
-    let first_byte_timeout = match section.has("first_byte_timeout") {
-        true => section.take("first_byte_timeout", |value| units::duration(value, time_bounds)),
-        false => timeout,
+    let first_byte_timeout = if section.has("first_byte_timeout") {
+        section.take("first_byte_timeout", |value| units::duration(value, time_bounds))
+    } else {
+        timeout
     };
     for (key, bound) in [("connect_timeout", connect_timeout), ("first_byte_timeout", first_byte_timeout)] {
         if bound > timeout && timeout.is_some() {
