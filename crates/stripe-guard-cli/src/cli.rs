@@ -87,6 +87,10 @@ pub(crate) enum Command {
     Discard(commands::operate::Many),
     /// Show counts and ages
     Stats(commands::stats::StatsCommand),
+    /// Show the whole at work: a pretend Stripe, the inbox, a pretend app
+    Demo(commands::demo::Demo),
+    /// Run a pretend Stripe or a pretend app alone
+    Sandbox(commands::sandbox::Sandbox),
     /// Sign a body as Stripe does, and print the header
     Sign(commands::sign::Sign),
     /// Check a body's signature, and say why it fails

@@ -33,6 +33,8 @@ fn main() -> ExitCode {
         Command::RetryNow(retry) => retry.run(&cli.global, environment, output),
         Command::Discard(many) => many.run(Verb::Discard, &cli.global, environment, output),
         Command::Stats(stats) => stats.run(&cli.global, environment, output),
+        Command::Demo(demo) => demo.run(&environment, output),
+        Command::Sandbox(sandbox) => sandbox.run(&cli.global, environment, output),
         Command::Sign(sign) => sign.run(&cli.global, environment, output),
         Command::Verify(verify) => verify.run(&cli.global, environment, output),
     };

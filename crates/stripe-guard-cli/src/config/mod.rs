@@ -27,7 +27,7 @@ pub(crate) use layers::FILE;
 pub(crate) use problem::{ConfigError, Problem, Wrong};
 pub(crate) use section::is_name;
 pub(crate) use surroundings::{Surroundings, surroundings};
-pub(crate) use units::show_duration;
+pub(crate) use units::{duration, show_duration};
 
 use problem::Report;
 use secret::Secret;
