@@ -5,4 +5,6 @@
 
 mod commands;
 mod inbox;
+mod sandbox;
+mod serve;
 mod support;
