@@ -7,9 +7,10 @@
 import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
+import { resolve } from 'node:path';
 
 // The SDK is installed beside the build, not beside this file.
-const Stripe = createRequire(`${process.argv[2]}/`)('stripe');
+const Stripe = createRequire(resolve(process.argv[2], 'any.js'))('stripe');
 const SECRET = process.env.STRIPE_WEBHOOK_SECRET;
 // No call is made with the key; the client needs one to exist.
 const stripe = new Stripe('sk_test_never_used');

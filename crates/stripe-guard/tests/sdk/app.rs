@@ -14,7 +14,7 @@ use url::Url;
 use crate::guard::Secret;
 
 /// Long enough for anything that is going to happen, on any machine.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_mins(1);
 
 /// An SDK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ async fn next<T: DeserializeOwned>(sdk: Sdk, lines: &mut UnboundedReceiver<Strin
     let line = match tokio::time::timeout(LIMIT, lines.recv()).await {
         Ok(Some(line)) => line,
         Ok(None) => panic!("the {} app ended; what it said is above", sdk.name()),
-        Err(_) => panic!("the {} app said nothing for {LIMIT:?}", sdk.name()),
+        Err(late) => panic!("the {} app said nothing for {LIMIT:?}: {late}", sdk.name()),
     };
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("the {} app said {line}: {error}", sdk.name()))
 }
