@@ -146,11 +146,14 @@ impl Settler {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        for _ in 0..TRIES_MAX {
+        for tried in 1..=TRIES_MAX {
             match verb().await {
                 Ok(answer) => return Some(Ok(answer)),
                 Err(error) => {
-                    self.failure.report(doing, &error);
+                    // An outage is one story: its beginning is told, and then ever more rarely.
+                    if u32::is_power_of_two(tried) {
+                        self.failure.report(doing, &error);
+                    }
                     if matches!(error, StoreError::Data(_)) {
                         return Some(Err(()));
                     }

@@ -73,6 +73,7 @@ pub struct Worker {
     metrics: Arc<DestinationMetrics>,
     watermark: Watermark,
     swept_at: Option<Timestamp>,
+    suspects_left: bool,
 }
 
 impl Worker {
@@ -86,6 +87,7 @@ impl Worker {
             metrics,
             watermark: Watermark::START,
             swept_at: None,
+            suspects_left: false,
         }
     }
 
@@ -114,7 +116,10 @@ impl Worker {
         let Some(destination) = table.destination(&self.name).cloned() else { return Ok(Round::Idle) };
         if self.is_time_to_sweep() {
             self.watermark = Watermark::START;
-            self.deliver_suspects(&destination).await?;
+            self.suspects_left = true;
+        }
+        if self.suspects_left {
+            self.suspects_left = self.deliver_suspect(&destination).await?;
         }
         let guard = Arc::new(Arc::clone(&self.shared.gate).read_owned().await);
         let free = u32::try_from(self.slots.available_permits()).unwrap_or(u32::MAX).min(CLAIM_BATCH_MAX);
@@ -137,17 +142,18 @@ impl Worker {
         due
     }
 
-    /// Deliveries that lost leases go one by one, with nothing else under way in this process.
-    async fn deliver_suspects(&mut self, destination: &Arc<Destination>) -> Result<(), StoreError> {
-        // Looked at first without the gate: in ordinary times there are none.
-        while let Some(claim) = self.claim_suspect().await? {
-            let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else { break };
-            self.send(Arc::clone(destination), claim.0, slot, Hold::Alone(claim.1)).await.ok();
-        }
-        Ok(())
+    /// A delivery that lost leases goes with nothing else under way in this process; one at a time,
+    /// so that ordinary ones get their turn in between. Answers whether there was one.
+    async fn deliver_suspect(&self, destination: &Arc<Destination>) -> Result<bool, StoreError> {
+        let Some((claim, alone)) = self.claim_suspect().await? else { return Ok(false) };
+        let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else { return Ok(false) };
+        // Awaited, so that nothing of this destination is claimed beside it.
+        let ended = self.send(Arc::clone(destination), claim, slot, Hold::Alone(alone)).await;
+        Ok(ended.is_ok())
     }
 
     async fn claim_suspect(&self) -> Result<Option<(Claim, tokio::sync::OwnedRwLockWriteGuard<()>)>, StoreError> {
+        // Looked at first without the gate: in ordinary times there are none.
         if !self.shared.store.has_suspects(&self.name, self.shared.clock.now()).await? {
             return Ok(None);
         }

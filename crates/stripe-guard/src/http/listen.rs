@@ -32,6 +32,9 @@ const BACKLOG: u32 = 1024;
 /// The pause after a failed accept: out of file handles, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Between two looks at a connection that has sent a part of HTTP/2's preface.
+const PREFACE_PAUSE: Duration = Duration::from_millis(20);
+
 /// Bounds of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpLimits {
@@ -98,7 +101,7 @@ impl Listener {
                 telemetry::connection_refused();
                 continue;
             };
-            serve_connection(stream, slot, &builder, service.clone(), &graceful);
+            serve_connection(stream, slot, &builder, service.clone(), limits.header_timeout, &graceful, stop.clone());
         }
         drop(self.listener);
         graceful.shutdown().await;
@@ -110,17 +113,44 @@ fn serve_connection(
     slot: tokio::sync::OwnedSemaphorePermit,
     builder: &Arc<auto::Builder<TokioExecutor>>,
     service: TowerToHyperService<Router>,
+    header_timeout: Duration,
     graceful: &GracefulShutdown,
+    stop: CancellationToken,
 ) {
     // Answers are small and must not wait for more.
     drop(stream.set_nodelay(true));
     let builder = Arc::clone(builder);
     let watcher = graceful.watcher();
     tokio::spawn(async move {
+        // hyper-util has no timer for the bytes that tell the versions apart.
+        let spoke = tokio::select! {
+            () = stop.cancelled() => return,
+            spoke = tokio::time::timeout(header_timeout, version_is_clear(&stream)) => spoke,
+        };
+        if !matches!(spoke, Ok(Ok(()))) {
+            return;
+        }
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         if let Err(error) = watcher.watch(connection.into_owned()).await {
             debug!(error = &*error as &dyn std::error::Error, "a connection ended badly");
         }
         drop(slot);
     });
+}
+
+/// What an HTTP/2 client says first (RFC 9113, 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Returns once the client has sent enough to tell HTTP/2 from HTTP/1, or has hung up.
+async fn version_is_clear(stream: &TcpStream) -> std::io::Result<()> {
+    let mut seen = [0; PREFACE.len()];
+    loop {
+        let count = stream.peek(&mut seen).await?;
+        if count == 0 || count == PREFACE.len() || !PREFACE.starts_with(&seen[..count]) {
+            return Ok(());
+        }
+        // A part of the preface is there and peeking does not wait for more; nobody but a test
+        // or a foe sends it in pieces.
+        tokio::time::timeout(PREFACE_PAUSE, std::future::pending::<()>()).await.ok();
+    }
 }

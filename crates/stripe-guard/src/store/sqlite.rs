@@ -245,6 +245,8 @@ impl Dialect for SqliteDialect {
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
     const SKIP_LOCKED: &'static str = "";
     const ID: &'static str = "INTEGER PRIMARY KEY";
+    /// Only this spelling is the row's own number; any other costs a second tree.
+    const KEY: &'static str = "INTEGER PRIMARY KEY";
     const BYTES: &'static str = "BLOB";
     const CLUSTERED: &'static str = "WITHOUT ROWID";
 

@@ -286,7 +286,7 @@ async fn failures_are_counted_until_the_budget_is_over(store: Shared) {
         let claim = store.claim(request(now, 1)).await.unwrap().remove(0);
         assert_eq!(claim.progress().attempts + 1, number);
         store.settle(vec![settlement_by(&claim, Outcome::TimedOut, &policy, now)]).await.unwrap();
-        now = now.plus(Duration::from_secs(3600));
+        now = now.plus(Duration::from_hours(1));
     }
     let dead = store
         .deliveries(&DeliveryFilter { state: Some("dead_letter".to_owned()), limit: 9, ..DeliveryFilter::default() })
@@ -368,7 +368,7 @@ async fn old_bodies_are_pruned_and_identities_stay(store: Shared) {
     take(&store, 1, T0).await;
     let claim = store.claim(request(T0, 1)).await.unwrap().remove(0);
     store.settle(vec![settlement(&claim, Outcome::Delivered, T0)]).await.unwrap();
-    let day = Duration::from_secs(86_400);
+    let day = Duration::from_hours(24);
     assert_eq!(store.prune(T0, 0).await.unwrap().removed, 0, "not past its retention");
     assert_eq!(store.prune(T0.plus(day), 0).await.unwrap().removed, 1);
     assert_eq!(store.body(claim.event_seq()).await.unwrap(), None);

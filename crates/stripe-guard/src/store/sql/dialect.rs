@@ -83,6 +83,8 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     const SKIP_LOCKED: &'static str;
     /// A key that numbers itself.
     const ID: &'static str;
+    /// A 64-bit key that is given.
+    const KEY: &'static str;
     /// The type of bytes.
     const BYTES: &'static str;
     /// What keeps a table in the order of its key.
@@ -113,6 +115,7 @@ pub(super) fn statement<D: Dialect>(text: &str, qualifier: &str) -> Statement {
         .replace("{index}", &qualifier.replace('.', "_"))
         .replace("{skip_locked}", D::SKIP_LOCKED)
         .replace("{id}", D::ID)
+        .replace("{key}", D::KEY)
         .replace("{bytes}", D::BYTES)
         .replace("{clustered}", D::CLUSTERED);
     AssertSqlSafe(sql).into_sql_str()

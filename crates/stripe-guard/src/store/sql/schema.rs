@@ -2,7 +2,7 @@
 //!
 //! The texts are those of both databases: three column types (text, bytes, 64-bit integers), times
 //! in milliseconds since 1970, flags 0 and 1. `{p}` stands for the qualifier of a name, `{id}` for
-//! the dialect's self-numbering key, `{bytes}` for its bytes, `{clustered}` for what keeps a table
+//! the dialect's self-numbering key, `{key}` for a key that is given, `{bytes}` for its bytes, `{clustered}` for what keeps a table
 //! in the order of its key, `{index}` for the qualifier of an index.
 
 /// The schema this binary writes.
@@ -50,7 +50,7 @@ const INITIAL: &[&str] = &[
     "CREATE UNIQUE INDEX {index}events_key ON {p}events (key, source)",
     // Written once, never changed; apart, so that no change of state copies a body.
     "CREATE TABLE {p}bodies (
-        seq   BIGINT PRIMARY KEY NOT NULL,
+        seq   {key},
         bytes {bytes} NOT NULL
     )",
     "CREATE TABLE {p}copies (
@@ -62,7 +62,7 @@ const INITIAL: &[&str] = &[
         PRIMARY KEY (event_seq, number)
     ) {clustered}",
     "CREATE TABLE {p}copy_counts (
-        event_seq BIGINT PRIMARY KEY NOT NULL,
+        event_seq {key},
         copies    BIGINT NOT NULL,
         differing BIGINT NOT NULL,
         last_at   BIGINT NOT NULL,
@@ -100,7 +100,7 @@ const INITIAL: &[&str] = &[
     "CREATE INDEX {index}deliveries_retryable ON {p}deliveries (destination, due_at, round_started_at) WHERE state = 'retryable'",
     "CREATE INDEX {index}deliveries_processing ON {p}deliveries (destination, due_at, round_started_at) WHERE state = 'processing'",
     "CREATE INDEX {index}deliveries_suspect ON {p}deliveries (destination, due_at) WHERE lost > 0 AND due_at IS NOT NULL",
-    "CREATE INDEX {index}deliveries_dead ON {p}deliveries (destination, id) WHERE state = 'dead_letter'",
+    "CREATE INDEX {index}deliveries_dead ON {p}deliveries (id, destination, class) WHERE state = 'dead_letter'",
     "CREATE TABLE {p}attempts (
         delivery_id BIGINT NOT NULL,
         fence       BIGINT NOT NULL,

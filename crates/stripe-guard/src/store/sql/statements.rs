@@ -1,5 +1,7 @@
 //! Every statement of the verbs and reads, rendered once when a store opens.
 
+use stripe_guard_core::State;
+
 use super::batch::Batch;
 use super::dialect::{Dialect, Statement, statement};
 
@@ -43,6 +45,7 @@ pub(super) struct Statements {
     pub(super) events_by_key: Statement,
     pub(super) events: Statement,
     pub(super) deliveries: Statement,
+    pub(super) deliveries_in: Vec<(&'static str, Statement)>,
     pub(super) deliveries_of: Statement,
     pub(super) attempts: Statement,
     pub(super) copies: Statement,
@@ -64,6 +67,12 @@ impl Statements {
             "SELECT {DELIVERY_COLUMNS}, e.type, (SELECT coalesce(a.error, a.outcome) FROM {{p}}attempts a WHERE a.delivery_id = d.id AND a.outcome <> 'delivered' ORDER BY a.fence DESC LIMIT 1) \
              FROM {{p}}deliveries d LEFT JOIN {{p}}events e ON e.seq = d.event_seq"
         );
+        let page = |state: &str| {
+            format!(
+                "{delivery} WHERE {state} (CAST(? AS BIGINT) IS NULL OR d.id < ?) AND (CAST(? AS TEXT) IS NULL OR d.destination = ?) \
+                 AND (CAST(? AS TEXT) IS NULL OR d.class = ?) ORDER BY d.id DESC LIMIT ?"
+            )
+        };
         let suspects = "FROM {p}deliveries d WHERE d.destination = ? AND d.lost > 0 AND d.due_at IS NOT NULL AND d.due_at <= ? AND (d.lost >= 2 OR d.state = 'processing')";
         Self {
             insert_events: many(
@@ -153,10 +162,12 @@ impl Statements {
                 "{event} WHERE (CAST(? AS BIGINT) IS NULL OR e.seq < ?) AND (CAST(? AS TEXT) IS NULL OR e.source = ?) AND (CAST(? AS TEXT) IS NULL OR e.type = ?) \
                  AND (CAST(? AS TEXT) IS NULL OR e.intake = ?) AND (CAST(? AS TEXT) IS NULL OR e.account = ?) ORDER BY e.seq DESC LIMIT ?"
             )),
-            deliveries: one(&format!(
-                "{delivery} WHERE (CAST(? AS BIGINT) IS NULL OR d.id < ?) AND (CAST(? AS TEXT) IS NULL OR d.state = ?) AND (CAST(? AS TEXT) IS NULL OR d.destination = ?) \
-                 AND (CAST(? AS TEXT) IS NULL OR d.class = ?) ORDER BY d.id DESC LIMIT ?"
-            )),
+            deliveries: one(&page("")),
+            // The state as a literal, so that the partial index of that state is found.
+            deliveries_in: State::NAMES
+                .iter()
+                .map(|state| (*state, one(&page(&format!("d.state = '{state}' AND")))))
+                .collect(),
             deliveries_of: one(&format!("{delivery} WHERE d.key = ? ORDER BY d.id")),
             attempts: one(
                 "SELECT fence, round, number, started_at, duration_ms, outcome, status, error, excerpt FROM {p}attempts WHERE delivery_id = ? ORDER BY fence",

@@ -170,11 +170,17 @@ impl<D: Dialect> Views for SqlStore<D> {
 
     async fn deliveries(&self, filter: &DeliveryFilter) -> Result<Vec<DeliveryRecord>> {
         let mut args = vec![filter.before.into(), filter.before.into()];
-        args.extend(twice(filter.state.as_deref()));
         args.extend(twice(filter.destination.as_deref()));
         args.extend(twice(filter.class.as_deref()));
         args.push(i64::from(filter.limit.min(PAGE_MAX)).into());
-        let sql = self.inner.statements.deliveries.clone();
+        let statements = &self.inner.statements;
+        let sql = match &filter.state {
+            None => statements.deliveries.clone(),
+            Some(state) => match statements.deliveries_in.iter().find(|(name, _)| name == state) {
+                Some((_, sql)) => sql.clone(),
+                None => return Ok(Vec::new()),
+            },
+        };
         self.view(sql, args, |rows| rows.iter().map(delivery).collect()).await
     }
 
