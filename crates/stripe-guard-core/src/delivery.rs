@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     const START: Timestamp = Timestamp::from_secs(1_000_000);
-    const HOUR: Duration = Duration::from_secs(3600);
+    const HOUR: Duration = Duration::from_hours(1);
 
     fn progress(attempts: u32, lost: u32) -> Progress {
         Progress {
@@ -259,7 +259,7 @@ mod tests {
             let situation = Situation { retry_after: Some(Duration::from_secs(asked)), ..at(START) };
             progress(0, 0).after(Outcome::Overloaded, &RetryPolicy::default(), &situation).state.due_at()
         };
-        assert_eq!(due(60), Some(START.plus(Duration::from_secs(60))));
+        assert_eq!(due(60), Some(START.plus(Duration::from_mins(1))));
         assert_eq!(due(0), Some(START.plus(RetryPolicy::default().delay(DeliveryId::new(1), 1, 1))));
     }
 
