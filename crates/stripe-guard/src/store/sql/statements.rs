@@ -122,7 +122,7 @@ impl Statements {
                 "WITH v (id, fence, state, due_at, class, attempts, lost) AS (VALUES",
                 "(CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT))",
                 ") UPDATE {p}deliveries SET state = v.state, due_at = v.due_at, class = v.class, attempts = v.attempts, lost = v.lost, owner = NULL, claimed_at = NULL FROM v \
-                 WHERE {p}deliveries.id = v.id AND {p}deliveries.fence = v.fence AND {p}deliveries.state = 'processing' RETURNING {p}deliveries.id",
+                 WHERE {p}deliveries.id = v.id AND {p}deliveries.fence = v.fence AND {p}deliveries.state = 'processing' RETURNING {p}deliveries.id, {p}deliveries.fence",
             ),
             insert_attempts: many(
                 "INSERT INTO {p}attempts (delivery_id, fence, round, number, started_at, duration_ms, outcome, status, error, excerpt) VALUES",
