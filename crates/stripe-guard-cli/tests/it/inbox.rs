@@ -166,6 +166,28 @@ async fn what_was_kept_back_can_be_let_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_event_through_two_sources_is_shown_with_its_one_delivery() {
+    let app = app(200).await;
+    let sources = "[sources.a]\nsecrets = [\"env:STRIPE_WEBHOOK_SECRET\"]\n[sources.b]\nsecrets = [\"env:STRIPE_WEBHOOK_SECRET\"]\n";
+    let folder =
+        folder().with_file("stripe-guard.toml", format!("{sources}[destinations.app]\nurl = \"{}\"\n", app.url()));
+    let server = folder.serve(&[]);
+    let (a, b) = (server.url(), server.url().replace("/webhooks/a", "/webhooks/b"));
+    for url in [a, b] {
+        let sender = Sender::new(&url, [secret()], 1).unwrap();
+        assert_eq!(sender.send(body("evt_1", "invoice.paid")).await.unwrap(), 200);
+    }
+    check(&folder.run(&["events", "show", "evt_1"]), 0, &["app (as seq 1)", "source       a", "source       b"]);
+    let only = folder.run(&["events", "show", "evt_1", "--source", "b", "--json"]).json();
+    assert_eq!((only["events"].as_array().unwrap().len(), only["events"][0]["seq"].as_i64()), (1, Some(2)));
+    let deliver = ["events", "deliver", "evt_1", "--reason", "x"];
+    check(&folder.run(&deliver), 2, &["choose one with --source: a, b"]);
+    check(&folder.run(&[&deliver[..], &["--source", "b"]].concat()), 1, &["Nothing was done: app has evt_1 already"]);
+    check(&folder.run(&["events", "show", "evt_1", "--source", "c"]), 3, &["came through c has the id"]);
+    assert_eq!(server.stop().code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_destination_that_left_the_configuration_is_shown() {
     let folder = folder();
     let server = folder.serve(&["--forward-to", "http://127.0.0.1:9/nobody"]);
