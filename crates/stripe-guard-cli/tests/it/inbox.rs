@@ -99,7 +99,7 @@ async fn what_was_given_up_is_found_and_replayed_while_the_server_runs() {
     );
     let replayed =
         eventually(&folder, &["attempts", "evt_dead"], |answer| answer["deliveries"][0]["state"] == "processed");
-    assert_eq!(replayed.json()["deliveries"][0]["attempts_recorded"][1]["round"], 2);
+    assert_eq!(replayed.json()["deliveries"][0]["attempt_records"][1]["round"], 2);
     check(&folder.run(&["replay", "evt_good", "--destination", "app"]), 0, &["replayed"]);
     eventually(&folder, &["attempts", "evt_good"], |answer| answer["deliveries"][0]["round"] == 2);
     assert_eq!(server.stop().code, 0);
@@ -143,7 +143,7 @@ async fn a_body_is_printed_as_it_came_and_a_differing_copy_is_marked() {
     let words = ["2 copies, 1 with other bytes", "same bytes", "BYTES DIFFER", "the source expects 2020-08-27"];
     check(&folder.run(&["events", "show", "evt_1"]), 0, &words);
     let shown = folder.run(&["events", "show", "evt_1", "--json"]).json();
-    let copies = &shown["events"][0]["copies_recorded"];
+    let copies = &shown["events"][0]["copy_records"];
     assert_eq!((copies[0]["bytes_differ"].as_bool(), copies[1]["bytes_differ"].as_bool()), (Some(false), Some(true)));
     assert!(!folder.run(&["events", "show", "evt_1"]).stdout.contains("canary-person"));
 }

@@ -90,7 +90,7 @@ fn as_json(shown: &Shown) -> Value {
         value
     });
     value["deliveries"] = deliveries.collect();
-    value["copies_recorded"] = shown.copies.iter().map(|copy| shown::copy(&shown.event, copy)).collect();
+    value["copy_records"] = shown.copies.iter().map(|copy| shown::copy(&shown.event, copy)).collect();
     value["expected_api_version"] = json!(shown.expected_version);
     value
 }
