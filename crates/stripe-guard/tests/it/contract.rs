@@ -346,7 +346,7 @@ async fn a_discard_takes_what_no_worker_holds(store: Shared) {
     assert_eq!(store.discard(vec![claim.id()], operator(), T0).await.unwrap(), [Operated::NotAllowed]);
     assert!(store.claim(request(T0, 1)).await.unwrap().is_empty());
     assert_eq!(store.replay(vec![claim.id()], operator(), T0).await.unwrap(), [Operated::Done]);
-    assert_eq!(store.discard(vec![DeliveryId::new(4711)], operator(), T0).await.unwrap(), [Operated::NotAllowed]);
+    assert_eq!(store.discard(vec![DeliveryId::new(4711)], operator(), T0).await.unwrap(), [Operated::NotFound]);
 }
 
 async fn an_unwanted_event_is_kept_and_can_be_let_go(store: Shared) {
@@ -447,6 +447,15 @@ async fn counts_and_ages_are_told_by_destination(store: Shared) {
     let app = &stats.destinations[0];
     assert_eq!((app.received, app.processing, app.retryable, app.dead_letter), (1, 1, 1, 1));
     assert_eq!((app.oldest_open, stats.last_received_at), (Some(T0), Some(T0)));
+    store.release(vec![claims[2].clone()], T0.plus(LEASE)).await.unwrap();
+    let ids = store.deliveries_of("evt_3").await.unwrap().iter().map(|one| one.id).collect();
+    store.retry_now(ids, operator(), T0.plus(LEASE)).await.unwrap();
+    let stats = store.stats().await.unwrap();
+    assert_eq!(
+        stats.destinations[0].oldest_open,
+        Some(T0),
+        "what is brought forward or handed back is as old as before"
+    );
 }
 
 async fn refusals_add_up(store: Shared) {
