@@ -95,7 +95,8 @@ async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<
             .max_lifetime(None)
             .acquire_timeout(Duration::from_secs(30))
     };
-    let write = pool(1).connect_with(options.clone()).await.map_err(cannot)?;
+    let write = pool(1).after_release(|connection, _| Box::pin(is_at_rest(connection)));
+    let write = write.connect_with(options.clone()).await.map_err(cannot)?;
     let read = pool(READERS).connect_lazy_with(options.clone().pragma("query_only", "1"));
     let checkpoint = checkpointer(options, write.clone(), wal_of(&file.path));
     let store = SqlStore::<SqliteDialect>::new(write, read, &file.table_prefix, Some(checkpoint));
@@ -149,6 +150,19 @@ async fn connect_in_wal_mode(options: &SqliteConnectOptions) -> Result<SqliteCon
         mode(connection.fetch_one("PRAGMA journal_mode = wal").await?)?;
     }
     Ok(connection)
+}
+
+/// Whether the writer's connection can be used again.
+///
+/// SQLite ends a transaction by itself when the disk is full. The driver does not see it and
+/// counts it as open for ever, and so would refuse to begin another: only a new connection helps.
+async fn is_at_rest(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    if !connection.is_in_transaction() {
+        return Ok(true);
+    }
+    // A rollback may be on its way; it is done when this has been answered.
+    connection.ping().await?;
+    Ok(!connection.is_in_transaction())
 }
 
 fn is_busy(error: &sqlx::Error) -> bool {

@@ -183,8 +183,11 @@ where
     async fn beat(&self, owner: &str, now: Timestamp) -> Result<()> {
         let owner = owner.to_owned();
         self.owned(|inner| async move {
-            let mut connection = inner.write.acquire().await?;
-            chores::beat(&inner.statements, &mut *connection, &owner, now).await
+            // In a transaction like an event's, so that what hinders those is seen here.
+            let mut tx = inner.begin().await?;
+            chores::beat(&inner.statements, &mut *tx, &owner, now).await?;
+            tx.commit().await?;
+            Ok(())
         })
         .await
     }
