@@ -86,6 +86,9 @@ async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<
         StoreError::Open(_) => error,
         other => StoreError::Open(format!("cannot prepare the database {shown}: {other}")),
     })?;
+    if file.exclusive {
+        empty_log(&mut first).await.map_err(cannot)?;
+    }
     first.close().await.map_err(cannot)?;
     let pool = |connections| {
         SqlitePoolOptions::new()
@@ -150,6 +153,17 @@ async fn connect_in_wal_mode(options: &SqliteConnectOptions) -> Result<SqliteCon
         mode(connection.fetch_one("PRAGMA journal_mode = wal").await?)?;
     }
     Ok(connection)
+}
+
+/// Moves the log that a former process left into the file, and flushes that.
+///
+/// After a failed flush the kernel may hold pages that never reached the disk and that it takes for
+/// clean: the log reads well, no later flush would write it, and a copy of such an event would be
+/// acknowledged as stored. Copied into the file, its pages are written anew. A reader in another
+/// process may keep the log from being emptied, not from being copied.
+async fn empty_log(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    connection.fetch_one("PRAGMA wal_checkpoint(TRUNCATE)").await?;
+    Ok(())
 }
 
 /// Whether the writer's connection can be used again.
@@ -271,6 +285,8 @@ impl Dialect for SqliteDialect {
 
     fn classify(error: sqlx::Error) -> StoreError {
         match primary_code(&error) {
+            // The driver's thread is gone, and with it the answer to a commit.
+            _ if matches!(error, sqlx::Error::WorkerCrashed) => StoreError::Fatal(error),
             // I/O error, corrupt, not a database: what the disk holds is unknown.
             Some(10 | 11 | 26) => StoreError::Fatal(error),
             // Too big, constraint, mismatch, range: the row's own fault.

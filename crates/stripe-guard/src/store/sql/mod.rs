@@ -58,9 +58,10 @@ impl<D: Dialect> SqlStore<D> {
         T: Send + 'static,
         F: Future<Output = Result<T, Fault>> + Send + 'static,
     {
-        let work = work(Arc::clone(&self.inner));
+        let (inner, work) = (Arc::clone(&self.inner), work(Arc::clone(&self.inner)));
+        let work = async move { work.await.map_err(Fault::into_error::<D>).inspect_err(|error| inner.note(error)) };
         match tokio::spawn(work).await {
-            Ok(answer) => answer.map_err(Fault::into_error::<D>),
+            Ok(answer) => answer,
             Err(error) => Err(StoreError::Task(error)),
         }
     }
@@ -97,6 +98,15 @@ impl<D: Dialect> Inner<D> {
         Ok(self.write.begin_with(D::BEGIN.into_sql_str()).await?)
     }
 
+    /// After a failure that leaves open what the disk holds, nothing more is written: a later
+    /// commit that went well would be acknowledged on top of one that may not be there.
+    fn note(&self, error: &StoreError) {
+        if matches!(error, StoreError::Fatal(_)) {
+            // Closed from this moment on; the connections themselves go when they come back.
+            drop(self.write.close());
+        }
+    }
+
     async fn reader(&self) -> Result<sqlx::pool::PoolConnection<D::Db>, Fault> {
         Ok(self.read.acquire().await?)
     }
@@ -112,6 +122,10 @@ where
             let mut tx = inner.begin().await?;
             let answers = ingest::ingest(&inner.statements, &mut *tx, &arrivals).await?;
             tx.commit().await?;
+            // Another verb's failure may have been noted while this one was under way.
+            if inner.write.is_closed() {
+                return Err(sqlx::Error::PoolClosed.into());
+            }
             Ok(answers)
         })
         .await
@@ -214,7 +228,7 @@ where
 
     async fn checkpoint(&self) -> Result<()> {
         match &self.inner.checkpoint {
-            Some(checkpoint) => checkpoint().await,
+            Some(checkpoint) => checkpoint().await.inspect_err(|error| self.inner.note(error)),
             None => Ok(()),
         }
     }
