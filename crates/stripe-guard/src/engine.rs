@@ -86,6 +86,24 @@ impl Engine {
         let bind = |address| Listener::bind(address).map_err(|reason| StartError::Bind { address, reason });
         let (ingest, admin) = (bind(settings.listen)?, bind(settings.admin_listen)?);
         let opened = open(&settings.database, true, true).await?;
+        Self::start_with(settings, clock, opened, ingest, admin).await
+    }
+
+    /// Starts on an inbox that is open already, however it was opened.
+    #[cfg(feature = "testing")]
+    pub async fn start_on(opened: Opened, settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
+        let bind = |address| Listener::bind(address).map_err(|reason| StartError::Bind { address, reason });
+        let (ingest, admin) = (bind(settings.listen)?, bind(settings.admin_listen)?);
+        Self::start_with(settings, clock, opened, ingest, admin).await
+    }
+
+    async fn start_with(
+        settings: &Settings,
+        clock: Arc<dyn Clock>,
+        opened: Opened,
+        ingest: Listener,
+        admin: Listener,
+    ) -> Result<Self, StartError> {
         telemetry::recorder();
         let owner = fresh_owner(&*clock);
         opened.store.beat(&owner, clock.now()).await?;

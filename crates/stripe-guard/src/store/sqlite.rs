@@ -56,6 +56,13 @@ pub async fn open_sqlite(file: &SqliteFile) -> Result<Opened, StoreError> {
     open_with(file, SqliteSynchronous::Full).await
 }
 
+/// Opens an inbox that loses what it acknowledged when the machine stops: the control of the drill
+/// that shows that an ordinary one does not.
+#[cfg(feature = "testing")]
+pub async fn open_sqlite_unflushed(file: &SqliteFile) -> Result<Opened, StoreError> {
+    open_with(file, SqliteSynchronous::Off).await
+}
+
 async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<Opened, StoreError> {
     let shown = file.path.display();
     if !file.create && !file.path.exists() {
