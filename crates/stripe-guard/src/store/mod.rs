@@ -18,6 +18,8 @@ pub use claim::{Claim, ClaimRequest, Settled, Settlement, Watermark};
 pub use error::StoreError;
 pub use page::{DeliveryFilter, EventFilter, PAGE_MAX};
 pub use record::{AttemptRecord, CopyRecord, DeliveryRecord, DestinationStats, EventRecord, RefusalRecord, Stats};
+#[cfg(all(feature = "sqlite", feature = "testing"))]
+pub use sqlite::open_sqlite_unflushed;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Opened, SqliteFile, open_sqlite};
 
