@@ -15,7 +15,7 @@ const QUEUE: usize = 4096;
 const BATCH_MAX: usize = 256;
 
 /// The sizes that a batch is cut into, each a prepared statement.
-const SIZES: [usize; 4] = [64, 16, 4, 1];
+const SIZES: [usize; 8] = [128, 64, 32, 16, 8, 4, 2, 1];
 
 /// A ceiling's way in.
 pub enum Ceiling {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlStr, Sqlite};
+use sqlx::{Arguments as _, ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlStr, Sqlite};
 
 use super::sql::{Arg, Cells, Dialect, Run, SqlStore, migrate};
 use super::{BUSY_TIMEOUT, Store, StoreError};
@@ -72,6 +72,8 @@ async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<
         .synchronous(synchronous)
         .page_size(8192)
         .statement_cache_capacity(256)
+        // A whole answer of a batch, so that SQLite's thread never waits for its reader.
+        .row_buffer_size(256)
         // One place checkpoints, so that no commit pays for it by surprise.
         .pragma("wal_autocheckpoint", "0")
         .pragma("journal_size_limit", WAL_BYTES_MAX.to_string())
@@ -268,18 +270,27 @@ impl Run for SqliteConnection {
     type Row = SqliteRow;
 
     async fn fetch(&mut self, sql: SqlStr, args: Vec<Arg>) -> sqlx::Result<Vec<SqliteRow>> {
-        let mut arguments = SqliteArguments::default();
-        for arg in args {
-            use sqlx::Arguments as _;
-            match arg {
-                Arg::Int(value) => arguments.add(value),
-                Arg::Text(value) => arguments.add(value),
-                Arg::Bytes(value) => arguments.add(value),
-            }
-            .map_err(sqlx::Error::Encode)?;
-        }
-        sqlx::query_with::<Sqlite, _>(sql, arguments).fetch_all(self).await
+        sqlx::query_with::<Sqlite, _>(sql, arguments(args)?).fetch_all(self).await
     }
+
+    async fn change(&mut self, sql: SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
+        let done = sqlx::query_with::<Sqlite, _>(sql, arguments(args)?).execute(self).await?;
+        Ok(done.rows_affected())
+    }
+}
+
+fn arguments(args: Vec<Arg>) -> sqlx::Result<SqliteArguments> {
+    let mut arguments = SqliteArguments::default();
+    arguments.reserve(args.len(), 0);
+    for arg in args {
+        match arg {
+            Arg::Int(value) => arguments.add(value),
+            Arg::Text(value) => arguments.add(value),
+            Arg::Bytes(value) => arguments.add(value),
+        }
+        .map_err(sqlx::Error::Encode)?;
+    }
+    Ok(arguments)
 }
 
 impl Cells for SqliteRow {
@@ -288,6 +299,10 @@ impl Cells for SqliteRow {
     }
 
     fn opt_int(&self, column: usize) -> sqlx::Result<Option<i64>> {
+        self.try_get(column)
+    }
+
+    fn text_ref(&self, column: usize) -> sqlx::Result<&str> {
         self.try_get(column)
     }
 

@@ -114,7 +114,7 @@ async fn audit<C: Run>(
         now.as_millis().into(),
         operator.actor.as_str().into(),
         action.into(),
-        Arg::Text(Some(subject)),
+        Arg::Text(Some(subject.into())),
         answer.into(),
         operator.reason.as_str().into(),
     ];
@@ -138,7 +138,7 @@ pub(super) async fn deliver<C: Run>(
         let now = now.as_millis();
         args.extend([seq.into(), event.key.as_str().into(), destination.as_str().into(), now.into(), now.into()]);
     };
-    let made = statements.insert_deliveries.fetch(connection, destinations, &[], &[], bind).await?.len() as u64;
+    let made = statements.insert_deliveries.execute(connection, destinations, bind).await?;
     let (subject, answer) = (format!("event {seq}"), format!("{made} deliveries"));
     audit(statements, connection, operator, now, "deliver", subject, &answer).await?;
     Ok(made)
