@@ -4,7 +4,9 @@ use std::path::Path;
 
 use axum::body::Bytes;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
-use sqlx::{Arguments as _, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, SqlSafeStr as _, SqlStr};
+use sqlx::{
+    Arguments as _, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, SqlSafeStr as _, SqlStr,
+};
 use stripe_guard_core::Inbound;
 use tokio::sync::{mpsc, oneshot};
 
@@ -43,7 +45,8 @@ struct Table<T> {
 
 impl<T> Table<T> {
     fn new(head: &str, row: &str, bind: fn(i64, &T, &mut SqliteArguments)) -> Self {
-        let statement = |size: usize| AssertSqlSafe(format!("{head} VALUES {}", vec![row; size].join(", "))).into_sql_str();
+        let statement =
+            |size: usize| AssertSqlSafe(format!("{head} VALUES {}", vec![row; size].join(", "))).into_sql_str();
         Self { statements: SIZES.map(statement), bind }
     }
 
@@ -79,8 +82,14 @@ pub async fn start(kind: Kind, database: &Path) -> Ceiling {
         .await
         .unwrap();
     if kind == Kind::Bare {
-        connection.execute("CREATE TABLE IF NOT EXISTS bare (seq INTEGER PRIMARY KEY, bytes BLOB NOT NULL)").await.unwrap();
-        return Ceiling::Bare(writer(connection, vec![Table::new("INSERT INTO bare (seq, bytes)", "(?, ?)", bind_bare)]));
+        connection
+            .execute("CREATE TABLE IF NOT EXISTS bare (seq INTEGER PRIMARY KEY, bytes BLOB NOT NULL)")
+            .await
+            .unwrap();
+        return Ceiling::Bare(writer(
+            connection,
+            vec![Table::new("INSERT INTO bare (seq, bytes)", "(?, ?)", bind_bare)],
+        ));
     }
     Ceiling::Same(writer(
         connection,

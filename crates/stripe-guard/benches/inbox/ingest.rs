@@ -52,7 +52,11 @@ pub async fn run(options: &Options) {
         let mut figures = [None; KINDS.len()];
         for turn in 0..KINDS.len() {
             // Another order each time, so that a busy neighbour hits all alike.
-            let place = if round % 2 == 0 { (turn + round / 2) % KINDS.len() } else { (KINDS.len() * 2 + round / 2 - turn) % KINDS.len() };
+            let place = if round % 2 == 0 {
+                (turn + round / 2) % KINDS.len()
+            } else {
+                (KINDS.len() * 2 + round / 2 - turn) % KINDS.len()
+            };
             figures[place] = Some(measure(&children[place], 2 + round as u64, options).await);
         }
         let after = flush_time();

@@ -20,7 +20,7 @@ pub fn folder() -> tempfile::TempDir {
 pub fn flush_time() -> Duration {
     let folder = folder();
     let mut file = File::create(folder.path().join("probe")).unwrap();
-    file.write_all(&[1; 64 * 4096]).unwrap();
+    file.write_all(&vec![1; 64 * 4096]).unwrap();
     file.sync_data().unwrap();
     let mut took: Vec<Duration> = (0..PROBES)
         .map(|n| {

@@ -24,8 +24,7 @@ pub async fn run(options: &Options) {
     fill(&database, options.rows).await;
     let mut app = App::start(AppOptions { arrivals_kept: 0, ..AppOptions::verifying([secret()]) }).await.unwrap();
     app.stop().await;
-    let child =
-        Child::start(&Order { kind: Kind::Engine, database, app: app.url(), concurrency: options.concurrency });
+    let child = Child::start(&Order { kind: Kind::Engine, database, app: app.url(), concurrency: options.concurrency });
     let mut highest = 0.0_f64;
     let mut phase = |name: &str| {
         let (now, most) = resident_mib(child.pid());
@@ -63,16 +62,22 @@ async fn fill(database: &Path, rows: u64) {
         .unwrap();
     let body = Shapes::new(5).event(3).body;
     let digest = Digest::of(&body);
-    let hex: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = std::str::from_utf8(&body).unwrap();
     let numbers = format!("WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})");
     let key = "printf('evt_%016x', (i * 2654435761) % 4294967296 * 10000000 + i)";
     for statement in [
         "BEGIN".to_owned(),
-        format!("{numbers} INSERT INTO stripe_guard_events (seq, source, key, event_id, type, form, origin, intake, received_at, digest) \
-            SELECT i, 'stripe', {key}, {key}, 'invoice.paid', 'snapshot', 'webhook', 'accepted', 1790000000000 + i, x'{digest}' FROM n"),
-        format!("INSERT INTO stripe_guard_bodies (seq, bytes) SELECT seq, x'{hex}' FROM stripe_guard_events"),
+        format!(
+            "{numbers} INSERT INTO stripe_guard_events (seq, source, key, event_id, type, form, origin, intake, received_at, digest) \
+            SELECT i, 'stripe', {key}, {key}, 'invoice.paid', 'snapshot', 'webhook', 'accepted', 1790000000000 + i, x'{digest}' FROM n"
+        ),
+        format!(
+            "INSERT INTO stripe_guard_bodies (seq, bytes) SELECT seq, CAST('{}' AS BLOB) FROM stripe_guard_events",
+            text.replace('\'', "''")
+        ),
         "INSERT INTO stripe_guard_deliveries (id, event_seq, key, destination, state, due_at, round_started_at) \
-            SELECT seq, seq, key, 'app', 'received', received_at, received_at FROM stripe_guard_events".to_owned(),
+            SELECT seq, seq, key, 'app', 'received', received_at, received_at FROM stripe_guard_events"
+            .to_owned(),
         "COMMIT".to_owned(),
         "PRAGMA wal_checkpoint(TRUNCATE)".to_owned(),
     ] {

@@ -45,7 +45,8 @@ impl Options {
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            let mut number = || words.next().and_then(|word| word.parse::<u32>().ok()).expect("an option needs a number");
+            let mut number =
+                || words.next().and_then(|word| word.parse::<u32>().ok()).expect("an option needs a number");
             match word.as_str() {
                 "ingest" => options.what = What::Ingest,
                 "pipeline" => options.what = What::Pipeline,

@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::servers::secret;
 
 /// So long may the last event take after the last acknowledgement.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 pub async fn run(options: &Options) {
     let Options { rounds, events, connections, concurrency, .. } = options;
@@ -21,8 +21,12 @@ pub async fn run(options: &Options) {
     let folder = folder();
     let database = folder.path().join("engine.db");
     let app = App::start(AppOptions { arrivals_kept: 0, ..AppOptions::verifying([secret()]) }).await.unwrap();
-    let mut child =
-        Child::start(&Order { kind: Kind::Engine, database: database.clone(), app: app.url(), concurrency: *concurrency });
+    let mut child = Child::start(&Order {
+        kind: Kind::Engine,
+        database: database.clone(),
+        app: app.url(),
+        concurrency: *concurrency,
+    });
     let (mut rates, mut ingest, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..*rounds as u64 {
         let (flush, cpu, began) = (flush_time(), cpu_seconds(child.pid()), Instant::now());

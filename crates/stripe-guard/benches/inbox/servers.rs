@@ -130,7 +130,8 @@ async fn guard(order: &Order) -> Server {
     let (writer, writer_loop) =
         Writer::new(Arc::clone(&store), Wakers::new(["app"]), failure.clone(), limits.queue_events, limits.queue_bytes);
     tokio::spawn(writer_loop.run());
-    let health = Health::new(Arc::clone(&store), Arc::clone(&clock), failure.clone(), "bench", CancellationToken::new());
+    let health =
+        Health::new(Arc::clone(&store), Arc::clone(&clock), failure.clone(), "bench", CancellationToken::new());
     let chores = Chores {
         store,
         clock: Arc::clone(&clock),

@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{Arguments as _, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlStr, Sqlite};
+use sqlx::{
+    Arguments as _, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlStr, Sqlite,
+};
 
 use super::sql::{Arg, Cells, Dialect, Run, SqlStore, migrate};
 use super::{BUSY_TIMEOUT, Store, StoreError};

@@ -69,7 +69,9 @@ impl Batch {
     fn args<T>(&self, piece: &[T], before: &[Arg], after: &[Arg], bind: impl Fn(&T, &mut Vec<Arg>)) -> Vec<Arg> {
         let mut args = Vec::with_capacity(before.len() + piece.len() * self.width + after.len());
         args.extend_from_slice(before);
-        piece.iter().for_each(|item| bind(item, &mut args));
+        for item in piece {
+            bind(item, &mut args);
+        }
         args.extend_from_slice(after);
         args
     }
