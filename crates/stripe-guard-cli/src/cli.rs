@@ -73,6 +73,24 @@ pub(crate) enum Command {
     Check(commands::check::Check),
     /// Write a commented configuration file
     Init(commands::init::Init),
+    /// Look at stored events
+    Events(commands::events::Events),
+    /// Show the attempts at a delivery or an event
+    Attempts(commands::attempts::Attempts),
+    /// List what was given up
+    DeadLetters(commands::dead_letters::DeadLetters),
+    /// Deliver again what has ended: a new round with a fresh budget
+    Replay(commands::operate::Many),
+    /// Try at once what waits for its next attempt
+    RetryNow(commands::operate::RetryNow),
+    /// Give deliveries up
+    Discard(commands::operate::Many),
+    /// Show counts and ages
+    Stats(commands::stats::StatsCommand),
+    /// Show the whole at work: a pretend Stripe, the inbox, a pretend app
+    Demo(commands::demo::Demo),
+    /// Run a pretend Stripe or a pretend app alone
+    Sandbox(commands::sandbox::Sandbox),
     /// Sign a body as Stripe does, and print the header
     Sign(commands::sign::Sign),
     /// Check a body's signature, and say why it fails

@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+use anyhow::anyhow;
+use stripe_guard::store::StoreError;
+
 use crate::config::ConfigError;
 use crate::output::Output;
 
@@ -20,20 +23,32 @@ pub(crate) enum Failure {
     /// The command line cannot be used.
     #[error("{0}")]
     Usage(String),
+    /// What was named is not there.
+    #[error("{0}")]
+    NotFound(String),
+}
+
+impl From<StoreError> for Failure {
+    /// Its text says its causes already.
+    fn from(error: StoreError) -> Self {
+        Self::Failed(anyhow!("{error}"))
+    }
 }
 
 impl Failure {
-    /// Says why, and gives the exit code: 1 failed, 2 configuration or usage.
+    /// Says why, and gives the exit code: 1 failed, 2 configuration or usage, 3 not found.
     pub(crate) fn report(&self, output: Output) -> ExitCode {
         match self {
             Self::Answered => {}
             Self::Failed(_) => output.failed("failed", &self.to_string(), &[]),
             Self::Config(error) => output.failed("config", &self.to_string(), &error.problems),
             Self::Usage(_) => output.failed("usage", &self.to_string(), &[]),
+            Self::NotFound(_) => output.failed("not_found", &self.to_string(), &[]),
         }
         match self {
             Self::Answered | Self::Failed(_) => ExitCode::from(1),
             Self::Config(_) | Self::Usage(_) => ExitCode::from(2),
+            Self::NotFound(_) => ExitCode::from(3),
         }
     }
 }

@@ -2,12 +2,15 @@
 //! nothing that came in with an event reaches a terminal unescaped.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::config::Problem;
+
+/// What a terminal takes as: forget the rest of this line.
+const CLEAR_TO_END: &str = "\u{1b}[K";
 
 /// Where a command's answer goes, and in which form.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +36,29 @@ impl Output {
         }
         // A reader that went away (`| head`) is no failure of ours.
         let _ = io::stdout().lock().write_all(line.as_bytes());
+    }
+
+    /// Prints bytes as they are, for a file or another program, whatever the form of answers.
+    pub(crate) fn raw(bytes: &[u8]) {
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(bytes).and_then(|()| out.flush());
+    }
+
+    /// Shows how it goes: in place on a terminal, as a line elsewhere.
+    pub(crate) fn progress(self, value: &impl Serialize, text: impl FnOnce() -> String) {
+        if self.json || !io::stdout().is_terminal() {
+            self.answer(value, text);
+        } else {
+            let mut out = io::stdout().lock();
+            let _ = write!(out, "\r{}{CLEAR_TO_END}", text()).and_then(|()| out.flush());
+        }
+    }
+
+    /// Ends what [`Output::progress`] showed in place.
+    pub(crate) fn end_progress(self) {
+        if !self.json && io::stdout().is_terminal() {
+            let _ = writeln!(io::stdout().lock());
+        }
     }
 
     /// Prints a warning beside the answer.

@@ -137,13 +137,18 @@ impl Progress {
         }
     }
 
+    /// Whether it may take its worker with it, so that it must be claimed alone.
+    pub fn is_suspect(&self) -> bool {
+        self.lost >= SUSPECT_AT
+    }
+
     /// What a claim makes of this delivery when it finds its lease over.
     pub fn after_lost_lease(&self) -> LeaseOver {
         let lost = self.lost.saturating_add(1);
         if lost >= LOST_LEASES_MAX {
             LeaseOver::Crashed { lost }
         } else {
-            LeaseOver::Claim { lost, alone: lost >= SUSPECT_AT }
+            LeaseOver::Claim { lost, alone: Self { lost, ..*self }.is_suspect() }
         }
     }
 
@@ -181,7 +186,7 @@ mod tests {
     use super::*;
 
     const START: Timestamp = Timestamp::from_secs(1_000_000);
-    const HOUR: Duration = Duration::from_secs(3600);
+    const HOUR: Duration = Duration::from_hours(1);
 
     fn progress(attempts: u32, lost: u32) -> Progress {
         Progress {
@@ -259,7 +264,7 @@ mod tests {
             let situation = Situation { retry_after: Some(Duration::from_secs(asked)), ..at(START) };
             progress(0, 0).after(Outcome::Overloaded, &RetryPolicy::default(), &situation).state.due_at()
         };
-        assert_eq!(due(60), Some(START.plus(Duration::from_secs(60))));
+        assert_eq!(due(60), Some(START.plus(Duration::from_mins(1))));
         assert_eq!(due(0), Some(START.plus(RetryPolicy::default().delay(DeliveryId::new(1), 1, 1))));
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use bytes::Bytes;
@@ -71,4 +72,11 @@ pub(crate) fn time(text: Option<&str>, flag: &str) -> Result<Timestamp, Failure>
         return Ok(Timestamp::from_secs(seconds));
     }
     text.parse().map_err(|error| Failure::Usage(format!("{flag}: {error}, nor a number of seconds since 1970")))
+}
+
+/// Reads a duration such as "5s".
+pub(crate) fn duration(text: &str, flag: &str) -> Result<Duration, Failure> {
+    let value = toml::Value::String(text.to_owned());
+    let bounds = Duration::from_millis(1)..=Duration::from_hours(24);
+    config::duration(&value, bounds).map_err(|wrong| ConfigError { problems: vec![wrong.at(flag)] }.into())
 }

@@ -10,9 +10,10 @@ use serde_json::json;
 use stripe_guard::clock::{Clock, SystemClock};
 use stripe_guard::settings::Settings;
 use stripe_guard::{Ended, Engine};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
+use super::signals::StopSignals;
 use crate::cli::{Global, Overrides};
 use crate::config::{self, Environment, Inputs, Loaded};
 use crate::failure::Failure;
@@ -47,7 +48,8 @@ impl Serve {
 
 async fn serve(inputs: &Inputs, loaded: Loaded, output: Output) -> Result<Ended, Failure> {
     // Before anything is promised, so that a signal in between is not lost.
-    let mut signals = Signals::new().context("cannot wait for signals")?;
+    let mut stop = StopSignals::new().context("cannot wait for signals")?;
+    let mut reloads = signal(SignalKind::hangup()).context("cannot wait for signals")?;
     let Loaded { settings, warnings, .. } = loaded;
     for warning in &warnings {
         warn!("{warning}");
@@ -57,18 +59,18 @@ async fn serve(inputs: &Inputs, loaded: Loaded, output: Output) -> Result<Ended,
     announce(&settings, &engine, output);
     loop {
         tokio::select! {
-            () = stop(&mut signals.terminate, &mut signals.interrupt) => {
+            () = stop.wait() => {
                 info!("stopping");
                 // Told to stop, it stops, even if the disk fails at the last moment.
                 engine.stop().await;
                 return Ok(Ended::Stopped);
             }
-            _ = signals.reload.recv() => reload(inputs, &settings, &engine),
+            _ = reloads.recv() => reload(inputs, &settings, &engine),
             () = engine.fatal() => {
                 let ended = engine.stop().await;
                 tokio::select! {
                     // Also if it was told so while it stopped.
-                    () = stop(&mut signals.terminate, &mut signals.interrupt) => return Ok(Ended::Stopped),
+                    () = stop.wait() => return Ok(Ended::Stopped),
                     () = clock.sleep(PAUSE_BEFORE_RESTART) => return Ok(ended),
                 }
             }
@@ -129,27 +131,4 @@ fn start_anew() -> Failure {
     error!("starting anew, because the disk failed under the database");
     let error = std::process::Command::new(program).args(std::env::args_os().skip(1)).stdin(Stdio::null()).exec();
     Failure::Failed(anyhow::Error::new(error).context("cannot start anew after the disk failed"))
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    reload: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            reload: signal(SignalKind::hangup())?,
-        })
-    }
-}
-
-async fn stop(terminate: &mut Signal, interrupt: &mut Signal) {
-    tokio::select! {
-        _ = terminate.recv() => (),
-        _ = interrupt.recv() => (),
-    }
 }

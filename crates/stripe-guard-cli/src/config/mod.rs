@@ -11,6 +11,7 @@ mod retry;
 pub(crate) mod secret;
 mod section;
 mod sources;
+mod surroundings;
 #[cfg(test)]
 mod tests;
 mod top;
@@ -24,7 +25,9 @@ use toml::Table;
 pub(crate) use environment::Environment;
 pub(crate) use layers::FILE;
 pub(crate) use problem::{ConfigError, Problem, Wrong};
-pub(crate) use units::show_duration;
+pub(crate) use section::is_name;
+pub(crate) use surroundings::{Surroundings, surroundings};
+pub(crate) use units::{duration, show_duration};
 
 use problem::Report;
 use secret::Secret;

@@ -126,7 +126,7 @@ pub(super) fn named<'r>(group: &str, name: &str, value: Value, report: &'r Repor
 }
 
 /// Names are keys in the store, parts of paths and labels of metrics.
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.len() <= 63
         && name.as_bytes().first().is_some_and(plain)

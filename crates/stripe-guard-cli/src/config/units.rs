@@ -13,7 +13,7 @@ const DURATION_UNITS: &[(&str, u64)] = &[("ms", 1), ("s", 1000), ("m", 60_000), 
 const SIZE_UNITS: &[(&str, u64)] = &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
 /// Reads a duration such as "30s" within bounds.
-pub(super) fn duration(value: &Value, bounds: RangeInclusive<Duration>) -> Result<Duration, Wrong> {
+pub(crate) fn duration(value: &Value, bounds: RangeInclusive<Duration>) -> Result<Duration, Wrong> {
     let remedy = "write a whole number with ms, s, m, h or d, such as \"30s\"";
     let raw = match value {
         Value::String(raw) => raw,

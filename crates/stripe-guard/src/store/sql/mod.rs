@@ -18,6 +18,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use sqlx::{Database, Pool, SqlSafeStr as _, Transaction};
 use stripe_guard_core::{DeliveryId, Timestamp};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 pub(super) use dialect::{Arg, Cells, Dialect, Run};
 pub(super) use migrate::migrate;
@@ -38,6 +39,21 @@ struct Inner<D: Dialect> {
     read: Pool<D::Db>,
     statements: Statements,
     checkpoint: Option<Checkpoint>,
+    /// Whose turn it is to write, and whether what the last commit left is unknown.
+    turn: Arc<Mutex<Doubt>>,
+}
+
+/// Whether a commit or flush failed, so that nobody knows what the disk holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    No,
+    Yes,
+}
+
+/// A transaction that writes, and its turn.
+struct Writing<D: Dialect> {
+    tx: Transaction<'static, D::Db>,
+    turn: OwnedMutexGuard<Doubt>,
 }
 
 /// How a database with a write-ahead log of its own moves it into the file.
@@ -49,7 +65,7 @@ impl<D: Dialect> SqlStore<D> {
     /// A store over an open and migrated database. `qualifier` stands before every name.
     pub(super) fn new(write: Pool<D::Db>, read: Pool<D::Db>, qualifier: &str, checkpoint: Option<Checkpoint>) -> Self {
         let statements = Statements::new::<D>(qualifier);
-        Self { inner: Arc::new(Inner { write, read, statements, checkpoint }) }
+        Self { inner: Arc::new(Inner { write, read, statements, checkpoint, turn: Arc::new(Mutex::new(Doubt::No)) }) }
     }
 
     /// Runs work on a task of its own, so that a caller that goes away cancels nothing half-way.
@@ -58,8 +74,15 @@ impl<D: Dialect> SqlStore<D> {
         T: Send + 'static,
         F: Future<Output = Result<T, Fault>> + Send + 'static,
     {
-        let (inner, work) = (Arc::clone(&self.inner), work(Arc::clone(&self.inner)));
-        let work = async move { work.await.map_err(Fault::into_error::<D>).inspect_err(|error| inner.note(error)) };
+        let inner = Arc::clone(&self.inner);
+        let work = work(Arc::clone(&self.inner));
+        let work = async move {
+            let answer = work.await.map_err(Fault::into_error::<D>);
+            if let Err(error) = &answer {
+                inner.note(error).await;
+            }
+            answer
+        };
         match tokio::spawn(work).await {
             Ok(answer) => answer,
             Err(error) => Err(StoreError::Task(error)),
@@ -94,16 +117,34 @@ impl From<sqlx::Error> for Fault {
 }
 
 impl<D: Dialect> Inner<D> {
-    async fn begin(&self) -> Result<Transaction<'static, D::Db>, Fault> {
-        Ok(self.write.begin_with(D::BEGIN.into_sql_str()).await?)
+    /// Begins a transaction that writes, unless what the last one left is unknown.
+    ///
+    /// After a failed flush the kernel may hold the lost pages for clean, and the next commit would
+    /// succeed on top of them: it must not be tried. One writes at a time, as SQLite has it anyway;
+    /// waiting here is fair, waiting for its lock is not.
+    async fn begin(&self) -> Result<Writing<D>, Fault> {
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        if *turn == Doubt::Yes {
+            return Err(sqlx::Error::PoolClosed.into());
+        }
+        Ok(Writing { tx: self.write.begin_with(D::BEGIN.into_sql_str()).await?, turn })
     }
 
-    /// After a failure that leaves open what the disk holds, nothing more is written: a later
-    /// commit that went well would be acknowledged on top of one that may not be there.
-    fn note(&self, error: &StoreError) {
+    /// Commits. Until the database has said that it is done, all is in doubt.
+    async fn commit(&self, writing: Writing<D>) -> Result<(), Fault> {
+        let Writing { tx, mut turn } = writing;
+        *turn = Doubt::Yes;
+        let answer = tx.commit().await.map_err(D::classify);
+        if !matches!(answer, Err(StoreError::Fatal(_))) {
+            *turn = Doubt::No;
+        }
+        answer.map_err(Fault::Ours)
+    }
+
+    /// After a failure that leaves open what the disk holds, nothing more is written.
+    async fn note(&self, error: &StoreError) {
         if matches!(error, StoreError::Fatal(_)) {
-            // Closed from this moment on; the connections themselves go when they come back.
-            drop(self.write.close());
+            *self.turn.lock().await = Doubt::Yes;
         }
     }
 
@@ -119,13 +160,9 @@ where
 {
     async fn ingest(&self, arrivals: Arc<Vec<Arrival>>) -> Result<Vec<Ingested>> {
         self.owned(|inner| async move {
-            let mut tx = inner.begin().await?;
-            let answers = ingest::ingest(&inner.statements, &mut *tx, &arrivals).await?;
-            tx.commit().await?;
-            // Another verb's failure may have been noted while this one was under way.
-            if inner.write.is_closed() {
-                return Err(sqlx::Error::PoolClosed.into());
-            }
+            let mut writing = inner.begin().await?;
+            let answers = ingest::ingest(&inner.statements, &mut *writing.tx, &arrivals).await?;
+            inner.commit(writing).await?;
             Ok(answers)
         })
         .await
@@ -133,9 +170,9 @@ where
 
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claim>> {
         self.owned(|inner| async move {
-            let mut tx = inner.begin().await?;
-            let mut claims = claim::claim(&inner.statements, &mut *tx, &request).await?;
-            tx.commit().await?;
+            let mut writing = inner.begin().await?;
+            let mut claims = claim::claim(&inner.statements, &mut *writing.tx, &request).await?;
+            inner.commit(writing).await?;
             if !claims.is_empty() {
                 // Bodies never change, so they are read outside the transaction that others wait for.
                 let mut reader = inner.reader().await?;
@@ -154,9 +191,9 @@ where
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>> {
         self.owned(|inner| async move {
-            let mut tx = inner.begin().await?;
-            let answers = settle::settle(&inner.statements, &mut *tx, &settlements).await?;
-            tx.commit().await?;
+            let mut writing = inner.begin().await?;
+            let answers = settle::settle(&inner.statements, &mut *writing.tx, &settlements).await?;
+            inner.commit(writing).await?;
             Ok(answers)
         })
         .await
@@ -164,9 +201,9 @@ where
 
     async fn release(&self, claims: Vec<Claim>, now: Timestamp) -> Result<Vec<Settled>> {
         self.owned(|inner| async move {
-            let mut tx = inner.begin().await?;
-            let answers = settle::release(&inner.statements, &mut *tx, &claims, now).await?;
-            tx.commit().await?;
+            let mut writing = inner.begin().await?;
+            let answers = settle::release(&inner.statements, &mut *writing.tx, &claims, now).await?;
+            inner.commit(writing).await?;
             Ok(answers)
         })
         .await
@@ -186,9 +223,10 @@ where
 
     async fn deliver(&self, seq: i64, destinations: Vec<String>, operator: Operator, now: Timestamp) -> Result<u64> {
         self.owned(|inner| async move {
-            let mut tx = inner.begin().await?;
-            let made = operate::deliver(&inner.statements, &mut *tx, seq, &destinations, &operator, now).await?;
-            tx.commit().await?;
+            let mut writing = inner.begin().await?;
+            let made =
+                operate::deliver(&inner.statements, &mut *writing.tx, seq, &destinations, &operator, now).await?;
+            inner.commit(writing).await?;
             Ok(made)
         })
         .await
@@ -197,20 +235,18 @@ where
     async fn beat(&self, owner: &str, now: Timestamp) -> Result<()> {
         let owner = owner.to_owned();
         self.owned(|inner| async move {
-            // In a transaction like an event's, so that what hinders those is seen here.
-            let mut tx = inner.begin().await?;
-            chores::beat(&inner.statements, &mut *tx, &owner, now).await?;
-            tx.commit().await?;
-            Ok(())
+            let mut writing = inner.begin().await?;
+            chores::beat(&inner.statements, &mut *writing.tx, &owner, now).await?;
+            inner.commit(writing).await
         })
         .await
     }
 
     async fn count_refusals(&self, refusals: Vec<RefusalRecord>) -> Result<()> {
         self.owned(|inner| async move {
-            let mut tx = inner.begin().await?;
-            chores::count_refusals(&inner.statements, &mut *tx, &refusals).await?;
-            tx.commit().await?;
+            let mut writing = inner.begin().await?;
+            chores::count_refusals(&inner.statements, &mut *writing.tx, &refusals).await?;
+            inner.commit(writing).await?;
             Ok(())
         })
         .await
@@ -218,9 +254,9 @@ where
 
     async fn prune(&self, cutoff: Timestamp, from: i64) -> Result<Pruned> {
         self.owned(|inner| async move {
-            let mut tx = inner.begin().await?;
-            let pruned = chores::prune(&inner.statements, &mut *tx, cutoff, from).await?;
-            tx.commit().await?;
+            let mut writing = inner.begin().await?;
+            let pruned = chores::prune(&inner.statements, &mut *writing.tx, cutoff, from).await?;
+            inner.commit(writing).await?;
             Ok(pruned)
         })
         .await
@@ -228,7 +264,13 @@ where
 
     async fn checkpoint(&self) -> Result<()> {
         match &self.inner.checkpoint {
-            Some(checkpoint) => checkpoint().await.inspect_err(|error| self.inner.note(error)),
+            Some(checkpoint) => {
+                let answer = checkpoint().await;
+                if let Err(error) = &answer {
+                    self.inner.note(error).await;
+                }
+                answer
+            }
             None => Ok(()),
         }
     }
@@ -248,9 +290,9 @@ impl<D: Dialect> SqlStore<D> {
         now: Timestamp,
     ) -> Result<Vec<Operated>> {
         self.owned(|inner| async move {
-            let mut tx = inner.begin().await?;
-            let answers = operate::operate(&inner.statements, &mut *tx, verb, &ids, &operator, now).await?;
-            tx.commit().await?;
+            let mut writing = inner.begin().await?;
+            let answers = operate::operate(&inner.statements, &mut *writing.tx, verb, &ids, &operator, now).await?;
+            inner.commit(writing).await?;
             Ok(answers)
         })
         .await

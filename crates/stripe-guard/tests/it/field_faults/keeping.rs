@@ -27,6 +27,20 @@ async fn fault_19_a_lost_wake_up_costs_one_poll() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_fresh_event_waits_for_no_poll() {
+    let rig = Rig::start_with(|settings| settings.limits.poll = Duration::from_mins(1)).await;
+    // The first look finds nothing; from then on only the bell can tell.
+    SystemClock.sleep(Duration::from_millis(300)).await;
+    for n in 0..5 {
+        let began = SystemClock.now();
+        rig.post(body(&format!("evt_{n}"), "invoice.paid")).await;
+        rig.app_has(n + 1).await;
+        assert!(SystemClock.now().since(began) < Duration::from_secs(2));
+        SystemClock.sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn fault_20_a_slow_app_is_not_called_twice_and_stripe_does_not_wait_for_it() {
     let rig = Rig::start().await;
     rig.app.set_behaviour(Behaviour::slow(Duration::from_secs(3), 200));

@@ -1,25 +1,11 @@
 //! The commands that need no database, run as a user runs them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use crate::support::{CANARY, Folder, check};
 
-mod support;
-
-use support::{CANARY, Folder, Run};
-
-const BODY: &[u8] = include_bytes!("../../../testdata/vectors/events/invoice.paid.json");
+const BODY: &[u8] = include_bytes!("../../../../testdata/vectors/events/invoice.paid.json");
 
 fn with_secret() -> Folder {
     Folder::new().with_variable("STRIPE_WEBHOOK_SECRET", CANARY)
-}
-
-/// This run ends with this code and says these words.
-#[track_caller]
-fn check(run: &Run, code: i32, words: &[&str]) {
-    assert_eq!(run.code, code, "{run:?}");
-    let said = format!("{}{}", run.stdout, run.stderr);
-    for word in words {
-        assert!(said.contains(word), "{word:?} is missing: {run:?}");
-    }
 }
 
 #[test]
