@@ -1,20 +1,21 @@
 //! SQLite: one file, one writer, a write-ahead log that is flushed at every commit.
 
+mod checkpoint;
+mod dialect;
+
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use sqlx::sqlite::{
-    SqliteArguments, SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
-};
-use sqlx::{
-    Arguments as _, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlStr, Sqlite,
-};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _};
 
-use super::sql::{Arg, Cells, Dialect, Run, SqlStore, migrate};
+use super::sql::{Dialect as _, SqlStore, migrate};
 use super::{BUSY_TIMEOUT, Store, StoreError};
+use checkpoint::{WAL_BYTES_MAX, checkpointer};
+use dialect::{SqliteDialect, primary_code};
 
 /// The first SQLite without the WAL-reset fault (sqlite.org, "WAL-reset bug"), which could corrupt a database.
 const VERSION_MIN: i64 = 3_051_003;
@@ -22,28 +23,14 @@ const VERSION_MIN: i64 = 3_051_003;
 /// Connections that read beside the writer.
 const READERS: u32 = 4;
 
-/// Above this the write-ahead log is made to begin anew, because a checkpoint beside the writer
-/// never catches up with it. Its file is cut to this length then.
-const WAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
-
-/// The same in frames, each a page.
-const WAL_FRAMES_MAX: i64 = WAL_BYTES_MAX.cast_signed() / PAGE_BYTES as i64;
-
 /// Bodies of usual events lie in one page, three or so of them.
 const PAGE_BYTES: u32 = 8192;
-
-/// A reader in the way of a new log is waited for this long, in milliseconds; ingest waits meanwhile.
-/// The next checkpoint tries again.
-const BUSY_BRIEFLY: &str = "PRAGMA busy_timeout = 20";
 
 /// Pages in memory for the one connection that writes, in KiB.
 const WRITER_CACHE: &str = "-16384";
 
 /// The same for each one that reads: more buys nothing, since the system holds the file's pages too.
 const READER_CACHE: &str = "-2048";
-
-/// Below this a checkpoint is not worth its flush.
-const WAL_BYTES_MIN: u64 = 4 * 1024 * 1024;
 
 /// How long several processes that open a new file wait for each other.
 const OPEN_PATIENCE: Duration = Duration::from_secs(20);
@@ -210,12 +197,6 @@ fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary_code(error), Some(5 | 6))
 }
 
-/// SQLite's primary result code, which is the low byte of the extended one.
-fn primary_code(error: &sqlx::Error) -> Option<i64> {
-    let code = error.as_database_error()?.code()?.parse::<i64>().ok()?;
-    Some(code & 0xFF)
-}
-
 fn plain(error: &sqlx::Error) -> String {
     match (primary_code(error), error) {
         (Some(14), _) => "the folder must exist and be writable".to_owned(),
@@ -267,142 +248,4 @@ fn wal_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     PathBuf::from(name)
-}
-
-/// Moves the log into the file beside the writer, and through the writer has it begin anew once it
-/// is too long.
-///
-/// The file of the log keeps its length: a flush of blocks that the file has already is cheaper
-/// than one of blocks that are new to it.
-fn checkpointer(options: SqliteConnectOptions, write: sqlx::SqlitePool, wal: PathBuf) -> super::sql::Checkpoint {
-    let beside = Arc::new(tokio::sync::Mutex::new(Checkpointer { options, write, wal, done: None }));
-    Arc::new(move || {
-        let beside = Arc::clone(&beside);
-        Box::pin(async move { beside.lock().await.run_once().await })
-    })
-}
-
-struct Checkpointer {
-    options: SqliteConnectOptions,
-    write: sqlx::SqlitePool,
-    wal: PathBuf,
-    /// When the log had last changed as it was wholly in the file.
-    done: Option<SystemTime>,
-}
-
-impl Checkpointer {
-    async fn run_once(&mut self) -> Result<(), StoreError> {
-        let Ok(log) = std::fs::metadata(&self.wal) else { return Ok(()) };
-        let changed = log.modified().ok();
-        if log.len() < WAL_BYTES_MIN || (changed.is_some() && changed == self.done) {
-            return Ok(());
-        }
-        let mut beside = self.options.connect().await.map_err(SqliteDialect::classify)?;
-        // Twice: the first takes long, and what was written meanwhile should not be left to the writer.
-        checkpoint(&mut beside, "PRAGMA wal_checkpoint(PASSIVE)").await?;
-        let (frames, moved) = checkpoint(&mut beside, "PRAGMA wal_checkpoint(PASSIVE)").await?;
-        beside.close().await.map_err(SqliteDialect::classify)?;
-        self.done = changed.filter(|_| frames == moved);
-        if frames > WAL_FRAMES_MAX {
-            let mut writer = self.write.acquire().await.map_err(SqliteDialect::classify)?;
-            writer.execute(BUSY_BRIEFLY).await.map_err(SqliteDialect::classify)?;
-            let answer = checkpoint(&mut writer, "PRAGMA wal_checkpoint(RESTART)").await;
-            let usual = AssertSqlSafe(format!("PRAGMA busy_timeout = {}", BUSY_TIMEOUT.as_millis()));
-            writer.execute(usual).await.map_err(SqliteDialect::classify)?;
-            answer?;
-        }
-        Ok(())
-    }
-}
-
-/// Runs a checkpoint, and says how many frames the log has and how many of them are in the file.
-async fn checkpoint(connection: &mut SqliteConnection, sql: &'static str) -> Result<(i64, i64), StoreError> {
-    let row = connection.fetch_one(sql).await.map_err(SqliteDialect::classify)?;
-    let cell = |column: usize| row.try_get::<i64, _>(column).map_err(SqliteDialect::classify);
-    Ok((cell(1)?, cell(2)?))
-}
-
-/// What is SQLite's own.
-pub(super) struct SqliteDialect;
-
-impl Dialect for SqliteDialect {
-    type Db = Sqlite;
-
-    const BEGIN: &'static str = "BEGIN IMMEDIATE";
-    const SKIP_LOCKED: &'static str = "";
-    const ID: &'static str = "INTEGER PRIMARY KEY";
-    /// Only this spelling is the row's own number; any other costs a second tree.
-    const KEY: &'static str = "INTEGER PRIMARY KEY";
-    const BYTES: &'static str = "BLOB";
-    const CLUSTERED: &'static str = "WITHOUT ROWID";
-
-    /// Without numbers: SQLite looks a numbered one up by name, each time, one after the other.
-    fn placeholder(_: usize) -> String {
-        "?".to_owned()
-    }
-
-    fn classify(error: sqlx::Error) -> StoreError {
-        match primary_code(&error) {
-            // The driver's thread is gone, and with it the answer to a commit.
-            _ if matches!(error, sqlx::Error::WorkerCrashed) => StoreError::Fatal(error),
-            // I/O error, corrupt, not a database: what the disk holds is unknown.
-            Some(10 | 11 | 26) => StoreError::Fatal(error),
-            // Too big, constraint, mismatch, range: the row's own fault.
-            Some(18 | 19 | 20 | 25) => StoreError::Data(error),
-            _ => StoreError::Unavailable(error),
-        }
-    }
-}
-
-impl Run for SqliteConnection {
-    type Row = SqliteRow;
-
-    async fn fetch(&mut self, sql: SqlStr, args: Vec<Arg>) -> sqlx::Result<Vec<SqliteRow>> {
-        sqlx::query_with::<Sqlite, _>(sql, arguments(args)?).fetch_all(self).await
-    }
-
-    async fn change(&mut self, sql: SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
-        let done = sqlx::query_with::<Sqlite, _>(sql, arguments(args)?).execute(self).await?;
-        Ok(done.rows_affected())
-    }
-}
-
-fn arguments(args: Vec<Arg>) -> sqlx::Result<SqliteArguments> {
-    let mut arguments = SqliteArguments::default();
-    arguments.reserve(args.len(), 0);
-    for arg in args {
-        match arg {
-            Arg::Int(value) => arguments.add(value),
-            Arg::Text(value) => arguments.add(value),
-            Arg::Bytes(value) => arguments.add(value),
-        }
-        .map_err(sqlx::Error::Encode)?;
-    }
-    Ok(arguments)
-}
-
-impl Cells for SqliteRow {
-    fn int(&self, column: usize) -> sqlx::Result<i64> {
-        self.try_get(column)
-    }
-
-    fn opt_int(&self, column: usize) -> sqlx::Result<Option<i64>> {
-        self.try_get(column)
-    }
-
-    fn text_ref(&self, column: usize) -> sqlx::Result<&str> {
-        self.try_get(column)
-    }
-
-    fn text(&self, column: usize) -> sqlx::Result<String> {
-        self.try_get(column)
-    }
-
-    fn opt_text(&self, column: usize) -> sqlx::Result<Option<String>> {
-        self.try_get(column)
-    }
-
-    fn opt_bytes(&self, column: usize) -> sqlx::Result<Option<Vec<u8>>> {
-        self.try_get(column)
-    }
 }
