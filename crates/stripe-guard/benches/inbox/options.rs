@@ -38,7 +38,7 @@ impl Options {
             quick,
             rounds: if quick { 2 } else { 7 },
             events: if quick { 1500 } else { 20_000 },
-            connections: 64,
+            connections: 256,
             concurrency: 64,
             rows: if quick { 20_000 } else { 1_000_000 },
             seconds: if quick { 2 } else { 30 },
