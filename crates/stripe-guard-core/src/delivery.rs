@@ -137,13 +137,18 @@ impl Progress {
         }
     }
 
+    /// Whether it may take its worker with it, so that it must be claimed alone.
+    pub fn is_suspect(&self) -> bool {
+        self.lost >= SUSPECT_AT
+    }
+
     /// What a claim makes of this delivery when it finds its lease over.
     pub fn after_lost_lease(&self) -> LeaseOver {
         let lost = self.lost.saturating_add(1);
         if lost >= LOST_LEASES_MAX {
             LeaseOver::Crashed { lost }
         } else {
-            LeaseOver::Claim { lost, alone: lost >= SUSPECT_AT }
+            LeaseOver::Claim { lost, alone: Self { lost, ..*self }.is_suspect() }
         }
     }
 

@@ -86,6 +86,24 @@ impl Engine {
         let bind = |address| Listener::bind(address).map_err(|reason| StartError::Bind { address, reason });
         let (ingest, admin) = (bind(settings.listen)?, bind(settings.admin_listen)?);
         let opened = open(&settings.database, true, true).await?;
+        Self::start_with(settings, clock, opened, ingest, admin).await
+    }
+
+    /// Starts on an inbox that is open already, however it was opened.
+    #[cfg(feature = "testing")]
+    pub async fn start_on(opened: Opened, settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
+        let bind = |address| Listener::bind(address).map_err(|reason| StartError::Bind { address, reason });
+        let (ingest, admin) = (bind(settings.listen)?, bind(settings.admin_listen)?);
+        Self::start_with(settings, clock, opened, ingest, admin).await
+    }
+
+    async fn start_with(
+        settings: &Settings,
+        clock: Arc<dyn Clock>,
+        opened: Opened,
+        ingest: Listener,
+        admin: Listener,
+    ) -> Result<Self, StartError> {
         telemetry::recorder();
         let owner = fresh_owner(&*clock);
         opened.store.beat(&owner, clock.now()).await?;
@@ -137,7 +155,8 @@ impl Engine {
     }
 
     /// Stops: no new request, no new claim; what is open may finish within the grace time, and
-    /// the rest is handed back.
+    /// the rest is handed back. Once the disk has failed nothing can be recorded any more, so that
+    /// nothing is waited for but the answers to the requests under way.
     pub async fn stop(self) -> Ended {
         self.stop.cancel();
         self.deliveries.close();
@@ -146,7 +165,17 @@ impl Engine {
             self.parts.workers.wait().await;
             self.deliveries.wait().await;
         };
-        if tokio::time::timeout(self.grace, finish).await.is_err() {
+        let over = async {
+            let failed = tokio::time::timeout(self.grace, self.failure.fatal()).await;
+            if failed.is_ok() {
+                _ = tokio::time::timeout(FAILED_GRACE, std::future::pending::<()>()).await;
+            }
+        };
+        let finished = tokio::select! {
+            () = finish => true,
+            () = over => false,
+        };
+        if !finished {
             warn!(open = self.deliveries.len(), "the time for stopping is over; what is open is handed back");
             self.cut.cancel();
         }
@@ -157,11 +186,14 @@ impl Engine {
             self.parts.stop_chores.cancel();
             drop(self.parts.chores.await);
         };
-        if tokio::time::timeout(STOP_MARGIN, hand_back).await.is_err() {
+        let margin = if self.failure.is_fatal() { FAILED_GRACE } else { STOP_MARGIN };
+        if tokio::time::timeout(margin, hand_back).await.is_err() {
             warn!("deliveries were cut off; they are due again when their leases end");
         }
         self.parts.writer.abort();
-        self.opened.store.close().await;
+        if tokio::time::timeout(margin, self.opened.store.close()).await.is_err() {
+            warn!("the store is still busy; whatever it does is left to the database to undo");
+        }
         info!("stopped");
         if self.failure.is_fatal() { Ended::MustRestart } else { Ended::Stopped }
     }
@@ -169,6 +201,10 @@ impl Engine {
 
 /// How long handing back may take once the grace time is over.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
+
+/// How long each step of stopping may take once the disk has failed: to be away is worse then than
+/// to send something twice.
+const FAILED_GRACE: Duration = Duration::from_secs(1);
 
 /// An id that no other start of any process has: a fixed host name must not make an old lease look
 /// like our own.

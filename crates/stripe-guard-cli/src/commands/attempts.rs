@@ -37,7 +37,7 @@ impl Attempts {
             .iter()
             .map(|(delivery, attempts)| {
                 let mut value = shown::delivery(delivery);
-                value["attempts_recorded"] = attempts.iter().map(|one| shown::attempt(delivery.id, one)).collect();
+                value["attempt_records"] = attempts.iter().map(|one| shown::attempt(delivery.id, one)).collect();
                 value
             })
             .collect();
@@ -65,7 +65,8 @@ fn as_text(delivery: &DeliveryRecord, attempts: &[AttemptRecord], now: Timestamp
     let mut rows =
         vec![page::heads(&["ROUND", "ATTEMPT", "STARTED", "AGE", "TOOK", "OUTCOME", "STATUS", "ERROR OR ANSWER"])];
     rows.extend(attempts.iter().map(|attempt| {
-        let said = attempt.error.as_deref().or(attempt.excerpt.as_deref());
+        let said: Vec<_> = [&attempt.error, &attempt.excerpt].into_iter().flatten().map(String::as_str).collect();
+        let said = (!said.is_empty()).then(|| said.join(": "));
         vec![
             attempt.round.to_string(),
             attempt.number.to_string(),

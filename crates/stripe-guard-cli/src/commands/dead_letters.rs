@@ -50,8 +50,12 @@ pub(crate) struct DeadLetters {
     page: page::Page,
 }
 
-/// A dead letter, and when its last attempt began.
-type Dead = (DeliveryRecord, Option<Timestamp>);
+/// A dead letter, with what its attempts say.
+struct Dead {
+    delivery: DeliveryRecord,
+    attempts: usize,
+    last_attempt_at: Option<Timestamp>,
+}
 
 impl DeadLetters {
     /// Runs the command.
@@ -60,17 +64,19 @@ impl DeadLetters {
         let (found, now) = inbox::with(global, environment, async |inbox| {
             let mut found: Vec<Dead> = Vec::new();
             for delivery in inbox.store.deliveries(&filter).await? {
-                let last = inbox.store.attempts(delivery.id).await?.last().map(|attempt| attempt.started_at);
-                found.push((delivery, last));
+                let attempts = inbox.store.attempts(delivery.id).await?;
+                let last_attempt_at = attempts.last().map(|attempt| attempt.started_at);
+                found.push(Dead { delivery, attempts: attempts.len(), last_attempt_at });
             }
             Ok((found, inbox.now))
         })?;
-        let next = self.page.next(found.len(), found.last().map(|(delivery, _)| delivery.id.get()));
+        let next = self.page.next(found.len(), found.last().map(|dead| dead.delivery.id.get()));
         let list: Vec<_> = found
             .iter()
-            .map(|(delivery, last)| {
-                let mut value = shown::delivery(delivery);
-                value["last_attempt_at"] = shown::time(*last);
+            .map(|dead| {
+                let mut value = shown::delivery(&dead.delivery);
+                value["attempts_recorded"] = json!(dead.attempts);
+                value["last_attempt_at"] = shown::time(dead.last_attempt_at);
                 value
             })
             .collect();
@@ -84,16 +90,16 @@ fn as_text(found: &[Dead], next: Option<i64>, now: Timestamp) -> String {
         return "No dead letters.".to_owned();
     }
     let mut rows =
-        vec![page::heads(&["DELIVERY", "DESTINATION", "TYPE", "KEY", "CLASS", "GIVEN UP", "FAILURES", "LAST ERROR"])];
-    rows.extend(found.iter().map(|(delivery, last)| {
+        vec![page::heads(&["DELIVERY", "DESTINATION", "TYPE", "KEY", "CLASS", "GIVEN UP", "ATTEMPTS", "LAST ERROR"])];
+    rows.extend(found.iter().map(|Dead { delivery, attempts, last_attempt_at }| {
         vec![
             delivery.id.to_string(),
             delivery.destination.clone(),
             human::or_dash(delivery.event_type.as_deref()),
             delivery.key.clone(),
             human::or_dash(delivery.state.class()),
-            human::ago(now, last.unwrap_or(delivery.round_started_at)),
-            delivery.attempts.to_string(),
+            human::ago(now, last_attempt_at.unwrap_or(delivery.round_started_at)),
+            attempts.to_string(),
             human::shortened(&human::or_dash(delivery.last_error.as_deref()), 80),
         ]
     }));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use stripe_guard::store::{DeliveryRecord, EventFilter, EventRecord, Operator, Store};
-use stripe_guard_core::{DeliveryId, TEST_EVENT_ID, Timestamp};
+use stripe_guard::store::{DeliveryRecord, EventRecord, Operator, Store};
+use stripe_guard_core::{DeliveryId, Timestamp};
 
 use crate::cli::Global;
 use crate::clock;
@@ -59,9 +59,7 @@ impl Inbox {
         if found.is_empty()
             && let Ok(seq) = name.parse::<i64>()
         {
-            let filter = EventFilter { before: Some(seq.saturating_add(1)), limit: 1, ..EventFilter::default() };
-            found = self.store.events(&filter).await?;
-            found.retain(|event| event.seq == seq);
+            found.extend(self.store.event(seq).await?);
         }
         found.retain(|event| source.is_none_or(|source| event.source == source));
         if found.is_empty() { Err(Failure::NotFound(no_such_event(name, source))) } else { Ok(found) }
@@ -92,9 +90,6 @@ impl Inbox {
 }
 
 fn no_such_event(name: &str, source: Option<&str>) -> String {
-    if name == TEST_EVENT_ID {
-        return format!("{name} is the id of every test event; name one by its key or number, from events list");
-    }
     match source {
         Some(source) => format!("no event that came through {source} has the id, key or number {name}"),
         None => format!("no event has the id, key or number {name}"),

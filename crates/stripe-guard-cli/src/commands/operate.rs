@@ -175,6 +175,7 @@ fn word(answer: Operated) -> &'static str {
         Operated::Done => "done",
         Operated::AlreadyOpen => "already_open",
         Operated::NotAllowed => "not_allowed",
+        Operated::NotFound => "not_found",
     }
 }
 
@@ -187,6 +188,7 @@ fn as_text(verb: Verb, done: &[(DeliveryRecord, Operated)]) -> String {
                 format!("still open; to try it at once: stripe-guard retry-now {}", delivery.id)
             }
             Operated::NotAllowed => verb.why_not(delivery).to_owned(),
+            Operated::NotFound => "gone".to_owned(),
         };
         vec![
             delivery.id.to_string(),

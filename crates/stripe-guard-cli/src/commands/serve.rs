@@ -61,13 +61,18 @@ async fn serve(inputs: &Inputs, loaded: Loaded, output: Output) -> Result<Ended,
         tokio::select! {
             () = stop.wait() => {
                 info!("stopping");
-                return Ok(engine.stop().await);
+                // Told to stop, it stops, even if the disk fails at the last moment.
+                engine.stop().await;
+                return Ok(Ended::Stopped);
             }
             _ = reloads.recv() => reload(inputs, &settings, &engine),
             () = engine.fatal() => {
                 let ended = engine.stop().await;
-                clock.sleep(PAUSE_BEFORE_RESTART).await;
-                return Ok(ended);
+                tokio::select! {
+                    // Also if it was told so while it stopped.
+                    () = stop(&mut signals.terminate, &mut signals.interrupt) => return Ok(Ended::Stopped),
+                    () = clock.sleep(PAUSE_BEFORE_RESTART) => return Ok(ended),
+                }
             }
         }
     }

@@ -99,7 +99,7 @@ async fn what_was_given_up_is_found_and_replayed_while_the_server_runs() {
     );
     let replayed =
         eventually(&folder, &["attempts", "evt_dead"], |answer| answer["deliveries"][0]["state"] == "processed");
-    assert_eq!(replayed.json()["deliveries"][0]["attempts_recorded"][1]["round"], 2);
+    assert_eq!(replayed.json()["deliveries"][0]["attempt_records"][1]["round"], 2);
     check(&folder.run(&["replay", "evt_good", "--destination", "app"]), 0, &["replayed"]);
     eventually(&folder, &["attempts", "evt_good"], |answer| answer["deliveries"][0]["round"] == 2);
     assert_eq!(server.stop().code, 0);
@@ -143,7 +143,7 @@ async fn a_body_is_printed_as_it_came_and_a_differing_copy_is_marked() {
     let words = ["2 copies, 1 with other bytes", "same bytes", "BYTES DIFFER", "the source expects 2020-08-27"];
     check(&folder.run(&["events", "show", "evt_1"]), 0, &words);
     let shown = folder.run(&["events", "show", "evt_1", "--json"]).json();
-    let copies = &shown["events"][0]["copies_recorded"];
+    let copies = &shown["events"][0]["copy_records"];
     assert_eq!((copies[0]["bytes_differ"].as_bool(), copies[1]["bytes_differ"].as_bool()), (Some(false), Some(true)));
     assert!(!folder.run(&["events", "show", "evt_1"]).stdout.contains("canary-person"));
 }
@@ -162,6 +162,28 @@ async fn what_was_kept_back_can_be_let_go() {
     check(&folder.run(&["events", "deliver", "evt_test", "--reason", "x"]), 0, &["1 new delivery of evt_test to app"]);
     eventually(&folder, &["attempts", "evt_test"], |answer| answer["deliveries"][0]["state"] == "processed");
     check(&folder.run(&["events", "deliver", "evt_test", "--reason", "x"]), 1, &["Nothing was done"]);
+    assert_eq!(server.stop().code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_through_two_sources_is_shown_with_its_one_delivery() {
+    let app = app(200).await;
+    let sources = "[sources.a]\nsecrets = [\"env:STRIPE_WEBHOOK_SECRET\"]\n[sources.b]\nsecrets = [\"env:STRIPE_WEBHOOK_SECRET\"]\n";
+    let folder =
+        folder().with_file("stripe-guard.toml", format!("{sources}[destinations.app]\nurl = \"{}\"\n", app.url()));
+    let server = folder.serve(&[]);
+    let (a, b) = (server.url(), server.url().replace("/webhooks/a", "/webhooks/b"));
+    for url in [a, b] {
+        let sender = Sender::new(&url, [secret()], 1).unwrap();
+        assert_eq!(sender.send(body("evt_1", "invoice.paid")).await.unwrap(), 200);
+    }
+    check(&folder.run(&["events", "show", "evt_1"]), 0, &["app (as seq 1)", "source       a", "source       b"]);
+    let only = folder.run(&["events", "show", "evt_1", "--source", "b", "--json"]).json();
+    assert_eq!((only["events"].as_array().unwrap().len(), only["events"][0]["seq"].as_i64()), (1, Some(2)));
+    let deliver = ["events", "deliver", "evt_1", "--reason", "x"];
+    check(&folder.run(&deliver), 2, &["choose one with --source: a, b"]);
+    check(&folder.run(&[&deliver[..], &["--source", "b"]].concat()), 1, &["Nothing was done: app has evt_1 already"]);
+    check(&folder.run(&["events", "show", "evt_1", "--source", "c"]), 3, &["came through c has the id"]);
     assert_eq!(server.stop().code, 0);
 }
 

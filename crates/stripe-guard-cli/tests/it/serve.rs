@@ -134,15 +134,18 @@ async fn a_reload_takes_a_rolled_secret_and_loses_no_request() {
 
 #[test]
 fn field_fault_60_processes_that_open_a_new_file_at_once_never_find_it_locked() {
-    for _ in 0..5 {
-        let folder = folder().with_file("stripe-guard.db", "");
+    for with_file in [true, false, true, false] {
+        let folder = if with_file { folder().with_file("stripe-guard.db", "") } else { folder() };
         let look = |command: &'static [&'static str]| (0..3).map(move |_| command);
         let commands = look(&["stats"]).chain(look(&["events", "list"]));
         std::thread::scope(|scope| {
             let server = scope.spawn(|| folder.serve(&["--forward-to", NOBODY]));
             let looks: Vec<_> = commands.map(|command| scope.spawn(|| folder.run(command))).collect();
             for look in looks {
-                check(&look.join().unwrap(), 0, &[]);
+                let run = look.join().unwrap();
+                // A command that comes before the file says so; none makes one.
+                let too_early = !with_file && run.code == 1 && run.stderr.contains("there is no database");
+                assert!(run.code == 0 || too_early, "{run:?}");
             }
             assert_eq!(server.join().unwrap().stop().code, 0);
         });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use stripe_guard_core::{DeliveryId, Digest, Next, Outcome, Progress, SUSPECT_AT, State, Timestamp};
+use stripe_guard_core::{DeliveryId, Digest, Next, Outcome, Progress, State, Timestamp};
 
 use super::EventRecord;
 
@@ -109,11 +109,6 @@ impl Claim {
     pub fn intact_body(&self) -> Option<&Bytes> {
         let event = self.event.as_ref()?;
         self.body.as_ref().filter(|body| Digest::of(body) == event.digest)
-    }
-
-    /// Whether this delivery takes its worker with it, perhaps.
-    pub fn is_suspect(&self) -> bool {
-        self.progress.lost >= SUSPECT_AT
     }
 }
 

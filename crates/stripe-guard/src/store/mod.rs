@@ -18,6 +18,8 @@ pub use claim::{Claim, ClaimRequest, Settled, Settlement, Watermark};
 pub use error::StoreError;
 pub use page::{DeliveryFilter, EventFilter, PAGE_MAX};
 pub use record::{AttemptRecord, CopyRecord, DeliveryRecord, DestinationStats, EventRecord, RefusalRecord, Stats};
+#[cfg(all(feature = "sqlite", feature = "testing"))]
+pub use sqlite::open_sqlite_unflushed;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Opened, SqliteFile, open_sqlite};
 
@@ -68,6 +70,8 @@ pub enum Operated {
     AlreadyOpen,
     /// The delivery's state does not allow it.
     NotAllowed,
+    /// There is no such delivery.
+    NotFound,
 }
 
 /// What one step of pruning did.
@@ -140,7 +144,11 @@ pub trait Store: Views {
 /// The reads. None takes part in a transition.
 #[async_trait]
 pub trait Views: Send + Sync {
-    /// The events with this id or key, one for each source it came through.
+    /// The event of this arrival number.
+    async fn event(&self, seq: i64) -> Result<Option<EventRecord>>;
+
+    /// The events with this id or key, oldest first: one for each source it came through, and all
+    /// of them for the one id that Stripe gives to every test event.
     async fn events_by_key(&self, key: &str) -> Result<Vec<EventRecord>>;
 
     /// Events, newest first.

@@ -56,6 +56,13 @@ pub async fn open_sqlite(file: &SqliteFile) -> Result<Opened, StoreError> {
     open_with(file, SqliteSynchronous::Full).await
 }
 
+/// Opens an inbox that loses what it acknowledged when the machine stops: the control of the drill
+/// that shows that an ordinary one does not.
+#[cfg(feature = "testing")]
+pub async fn open_sqlite_unflushed(file: &SqliteFile) -> Result<Opened, StoreError> {
+    open_with(file, SqliteSynchronous::Off).await
+}
+
 async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<Opened, StoreError> {
     let shown = file.path.display();
     if !file.create && !file.path.exists() {
@@ -86,6 +93,9 @@ async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<
         StoreError::Open(_) => error,
         other => StoreError::Open(format!("cannot prepare the database {shown}: {other}")),
     })?;
+    if file.exclusive {
+        empty_log(&mut first).await.map_err(cannot)?;
+    }
     first.close().await.map_err(cannot)?;
     let pool = |connections| {
         SqlitePoolOptions::new()
@@ -95,7 +105,8 @@ async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<
             .max_lifetime(None)
             .acquire_timeout(Duration::from_secs(30))
     };
-    let write = pool(1).connect_with(options.clone()).await.map_err(cannot)?;
+    let write = pool(1).after_release(|connection, _| Box::pin(is_at_rest(connection)));
+    let write = write.connect_with(options.clone()).await.map_err(cannot)?;
     let read = pool(READERS).connect_lazy_with(options.clone().pragma("query_only", "1"));
     let checkpoint = checkpointer(options, write.clone(), wal_of(&file.path));
     let store = SqlStore::<SqliteDialect>::new(write, read, &file.table_prefix, Some(checkpoint));
@@ -149,6 +160,30 @@ async fn connect_in_wal_mode(options: &SqliteConnectOptions) -> Result<SqliteCon
         mode(connection.fetch_one("PRAGMA journal_mode = wal").await?)?;
     }
     Ok(connection)
+}
+
+/// Moves the log that a former process left into the file, and flushes that.
+///
+/// After a failed flush the kernel may hold pages that never reached the disk and that it takes for
+/// clean: the log reads well, no later flush would write it, and a copy of such an event would be
+/// acknowledged as stored. Copied into the file, its pages are written anew. A reader in another
+/// process may keep the log from being emptied, not from being copied.
+async fn empty_log(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    connection.fetch_one("PRAGMA wal_checkpoint(TRUNCATE)").await?;
+    Ok(())
+}
+
+/// Whether the writer's connection can be used again.
+///
+/// SQLite ends a transaction by itself when the disk is full. The driver does not see it and
+/// counts it as open for ever, and so would refuse to begin another: only a new connection helps.
+async fn is_at_rest(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    if !connection.is_in_transaction() {
+        return Ok(true);
+    }
+    // A rollback may be on its way; it is done when this has been answered.
+    connection.ping().await?;
+    Ok(!connection.is_in_transaction())
 }
 
 fn is_busy(error: &sqlx::Error) -> bool {
@@ -257,6 +292,8 @@ impl Dialect for SqliteDialect {
 
     fn classify(error: sqlx::Error) -> StoreError {
         match primary_code(&error) {
+            // The driver's thread is gone, and with it the answer to a commit.
+            _ if matches!(error, sqlx::Error::WorkerCrashed) => StoreError::Fatal(error),
             // I/O error, corrupt, not a database: what the disk holds is unknown.
             Some(10 | 11 | 26) => StoreError::Fatal(error),
             // Too big, constraint, mismatch, range: the row's own fault.

@@ -31,6 +31,7 @@ on_every_database! {
     retries_and_fresh_deliveries_share_a_claim,
     no_delivery_is_claimed_twice_at_once,
     an_expired_lease_fences_the_old_worker,
+    two_holds_on_one_delivery_in_one_batch_are_told_apart,
     late_is_done_as_long_as_nobody_claimed_it_again,
     a_released_claim_is_due_at_once_and_counts_nothing,
     five_lost_leases_in_a_row_are_a_crash,
@@ -201,6 +202,16 @@ async fn an_expired_lease_fences_the_old_worker(store: Shared) {
     assert_eq!(state_of(&store, new.id()).await, State::Processed, "what is processed stays so");
 }
 
+async fn two_holds_on_one_delivery_in_one_batch_are_told_apart(store: Shared) {
+    take(&store, 1, T0).await;
+    let old = store.claim(request(T0, 1)).await.unwrap().remove(0);
+    let later = T0.plus(LEASE);
+    let new = store.claim(request(later, 1)).await.unwrap().remove(0);
+    let both = vec![settlement(&old, Outcome::Delivered, later), settlement(&new, Outcome::Failed, later)];
+    assert_eq!(store.settle(both).await.unwrap(), [Settled::Fenced, Settled::Done]);
+    assert_eq!(outcomes_of(&store, new.id()).await, [Outcome::Late, Outcome::Failed]);
+}
+
 async fn late_is_done_as_long_as_nobody_claimed_it_again(store: Shared) {
     take(&store, 1, T0).await;
     let claim = store.claim(request(T0, 1)).await.unwrap().remove(0);
@@ -262,7 +273,7 @@ async fn a_suspect_is_claimed_alone(store: Shared) {
     assert_eq!(ordinary.len(), 2, "the suspect is left where it is");
     let suspects = store.claim(stripe_guard::store::ClaimRequest { suspects: true, ..request(now, 10) }).await.unwrap();
     assert_eq!(
-        (suspects.len(), suspects[0].event().unwrap().key.as_str(), suspects[0].is_suspect()),
+        (suspects.len(), suspects[0].event().unwrap().key.as_str(), suspects[0].progress().is_suspect()),
         (1, "evt_1", true)
     );
     assert!(!store.has_suspects("app", now).await.unwrap());
@@ -335,7 +346,7 @@ async fn a_discard_takes_what_no_worker_holds(store: Shared) {
     assert_eq!(store.discard(vec![claim.id()], operator(), T0).await.unwrap(), [Operated::NotAllowed]);
     assert!(store.claim(request(T0, 1)).await.unwrap().is_empty());
     assert_eq!(store.replay(vec![claim.id()], operator(), T0).await.unwrap(), [Operated::Done]);
-    assert_eq!(store.discard(vec![DeliveryId::new(4711)], operator(), T0).await.unwrap(), [Operated::NotAllowed]);
+    assert_eq!(store.discard(vec![DeliveryId::new(4711)], operator(), T0).await.unwrap(), [Operated::NotFound]);
 }
 
 async fn an_unwanted_event_is_kept_and_can_be_let_go(store: Shared) {
@@ -436,6 +447,15 @@ async fn counts_and_ages_are_told_by_destination(store: Shared) {
     let app = &stats.destinations[0];
     assert_eq!((app.received, app.processing, app.retryable, app.dead_letter), (1, 1, 1, 1));
     assert_eq!((app.oldest_open, stats.last_received_at), (Some(T0), Some(T0)));
+    store.release(vec![claims[2].clone()], T0.plus(LEASE)).await.unwrap();
+    let ids = store.deliveries_of("evt_3").await.unwrap().iter().map(|one| one.id).collect();
+    store.retry_now(ids, operator(), T0.plus(LEASE)).await.unwrap();
+    let stats = store.stats().await.unwrap();
+    assert_eq!(
+        stats.destinations[0].oldest_open,
+        Some(T0),
+        "what is brought forward or handed back is as old as before"
+    );
 }
 
 async fn refusals_add_up(store: Shared) {

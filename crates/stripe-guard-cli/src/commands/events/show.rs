@@ -70,10 +70,8 @@ impl Show {
         for event in inbox.events(&self.id, self.source.as_deref()).await? {
             let mut deliveries = Vec::new();
             for delivery in inbox.store.deliveries_of(&event.key).await? {
-                if delivery.event_seq == event.seq {
-                    let attempts = inbox.store.attempts(delivery.id).await?.len();
-                    deliveries.push((delivery, attempts));
-                }
+                let attempts = inbox.store.attempts(delivery.id).await?.len();
+                deliveries.push((delivery, attempts));
             }
             let copies = inbox.store.copies(event.seq).await?;
             let expected = inbox.around.api_versions.get(&event.source);
@@ -92,7 +90,7 @@ fn as_json(shown: &Shown) -> Value {
         value
     });
     value["deliveries"] = deliveries.collect();
-    value["copies_recorded"] = shown.copies.iter().map(|copy| shown::copy(&shown.event, copy)).collect();
+    value["copy_records"] = shown.copies.iter().map(|copy| shown::copy(&shown.event, copy)).collect();
     value["expected_api_version"] = json!(shown.expected_version);
     value
 }
@@ -141,9 +139,12 @@ fn deliveries(shown: &Shown, now: Timestamp) -> String {
     let mut rows = vec![page::heads(&["DELIVERY", "DESTINATION", "STATE", "NEXT", "ROUND", "ATTEMPTS", "LAST ERROR"])];
     rows.extend(shown.deliveries.iter().map(|(delivery, attempts)| {
         let class = delivery.state.class().map_or_else(String::new, |class| format!(" ({class})"));
+        // Through two sources a destination gets the first arrival, once.
+        let other = delivery.event_seq != shown.event.seq;
+        let of = if other { format!(" (as seq {})", delivery.event_seq) } else { String::new() };
         vec![
             delivery.id.to_string(),
-            delivery.destination.clone(),
+            format!("{}{of}", delivery.destination),
             format!("{}{class}", delivery.state.name()),
             human::or_dash(delivery.state.due_at().map(|at| human::ago(now, at))),
             delivery.round.to_string(),

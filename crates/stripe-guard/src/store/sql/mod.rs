@@ -78,8 +78,8 @@ impl<D: Dialect> SqlStore<D> {
         let work = work(Arc::clone(&self.inner));
         let work = async move {
             let answer = work.await.map_err(Fault::into_error::<D>);
-            if matches!(answer, Err(StoreError::Fatal(_))) {
-                *inner.turn.lock().await = Doubt::Yes;
+            if let Err(error) = &answer {
+                inner.note(error).await;
             }
             answer
         };
@@ -139,6 +139,13 @@ impl<D: Dialect> Inner<D> {
             *turn = Doubt::No;
         }
         answer.map_err(Fault::Ours)
+    }
+
+    /// After a failure that leaves open what the disk holds, nothing more is written.
+    async fn note(&self, error: &StoreError) {
+        if matches!(error, StoreError::Fatal(_)) {
+            *self.turn.lock().await = Doubt::Yes;
+        }
     }
 
     async fn reader(&self) -> Result<sqlx::pool::PoolConnection<D::Db>, Fault> {
@@ -257,7 +264,13 @@ where
 
     async fn checkpoint(&self) -> Result<()> {
         match &self.inner.checkpoint {
-            Some(checkpoint) => checkpoint().await,
+            Some(checkpoint) => {
+                let answer = checkpoint().await;
+                if let Err(error) = &answer {
+                    self.inner.note(error).await;
+                }
+                answer
+            }
             None => Ok(()),
         }
     }

@@ -51,7 +51,7 @@ pub(super) async fn operate<C: Run>(
     for id in ids {
         let found = connection.fetch(statements.delivery.clone(), vec![id.get().into()]).await?;
         let answer = match found.first() {
-            None => Operated::NotAllowed,
+            None => Operated::NotFound,
             Some(row) => {
                 let row = DeliveryRow::read(row)?;
                 match verb.apply(&row, now) {
@@ -72,6 +72,7 @@ fn word(answer: Operated) -> &'static str {
         Operated::Done => "done",
         Operated::AlreadyOpen => "already open",
         Operated::NotAllowed => "not allowed",
+        Operated::NotFound => "not found",
     }
 }
 
@@ -134,12 +135,14 @@ pub(super) async fn deliver<C: Run>(
     let Some(event) = found.first().map(views::event).transpose()? else { return Ok(0) };
     // What is no event has nothing to be delivered as; a person can look at its bytes.
     let destinations = if event.intake == Intake::Unreadable { &[] } else { destinations };
-    connection.fetch(statements.accept_event.clone(), vec![seq.into()]).await?;
     let bind = |destination: &String, args: &mut Vec<Arg>| {
         let now = now.as_millis();
         args.extend([seq.into(), event.key.as_str().into(), destination.as_str().into(), now.into(), now.into()]);
     };
     let made = statements.insert_deliveries.fetch(connection, destinations, &[], &[], bind).await?.len() as u64;
+    if made > 0 {
+        connection.fetch(statements.accept_event.clone(), vec![seq.into()]).await?;
+    }
     let (subject, answer) = (format!("event {seq}"), format!("{made} deliveries"));
     audit(statements, connection, operator, now, "deliver", subject, &answer).await?;
     Ok(made)

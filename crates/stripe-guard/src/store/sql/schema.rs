@@ -96,7 +96,7 @@ const INITIAL: &[&str] = &[
         CONSTRAINT delivery_counts CHECK (fence >= 0 AND attempts >= 0 AND lost BETWEEN 0 AND 5 AND round >= 1 AND held_at_start >= 0)
     )",
     "CREATE UNIQUE INDEX {index}deliveries_key ON {p}deliveries (key, destination)",
-    "CREATE INDEX {index}deliveries_received ON {p}deliveries (destination, due_at) WHERE state = 'received'",
+    "CREATE INDEX {index}deliveries_received ON {p}deliveries (destination, due_at, round_started_at) WHERE state = 'received'",
     "CREATE INDEX {index}deliveries_retryable ON {p}deliveries (destination, due_at, round_started_at) WHERE state = 'retryable'",
     "CREATE INDEX {index}deliveries_processing ON {p}deliveries (destination, due_at, round_started_at) WHERE state = 'processing'",
     "CREATE INDEX {index}deliveries_suspect ON {p}deliveries (destination, due_at) WHERE lost > 0 AND due_at IS NOT NULL",

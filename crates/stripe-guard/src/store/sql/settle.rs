@@ -35,7 +35,7 @@ pub(super) async fn settle<C: Run>(
         .collect();
     let moved = apply(statements, connection, &moves).await?;
     let (done, fenced): (Vec<_>, Vec<_>) =
-        settlements.iter().partition(|settlement| moved.contains(&settlement.id.get()));
+        settlements.iter().partition(|settlement| moved.contains(&(settlement.id.get(), settlement.fence)));
     statements.insert_attempts.fetch(connection, &done, &[], &[], |one, args| bind_attempt(one, args)).await?;
     for settlement in fenced {
         let args = vec![
@@ -48,7 +48,7 @@ pub(super) async fn settle<C: Run>(
         ];
         connection.fetch(statements.mark_late.clone(), args).await?;
     }
-    Ok(answers(settlements.iter().map(|settlement| settlement.id.get()), &moved))
+    Ok(answers(settlements.iter().map(|settlement| (settlement.id.get(), settlement.fence)), &moved))
 }
 
 pub(super) async fn release<C: Run>(
@@ -68,12 +68,16 @@ pub(super) async fn release<C: Run>(
         })
         .collect();
     let moved = apply(statements, connection, &moves).await?;
-    Ok(answers(claims.iter().map(|claim| claim.id().get()), &moved))
+    Ok(answers(claims.iter().map(|claim| (claim.id().get(), claim.fence())), &moved))
 }
 
-/// Moves those that are still held under their fence, and says which they were. One id is in a
-/// batch once: a process has one hold on a delivery at a time.
-async fn apply<C: Run>(statements: &Statements, connection: &mut C, moves: &[Move]) -> Result<HashSet<i64>, Fault> {
+/// Moves those that are still held under their fence, and says which they were, by id and fence:
+/// after a long outage one batch may hold the answers of two holds on one delivery.
+async fn apply<C: Run>(
+    statements: &Statements,
+    connection: &mut C,
+    moves: &[Move],
+) -> Result<HashSet<(i64, i64)>, Fault> {
     let bind = |one: &Move, args: &mut Vec<Arg>| {
         args.extend([
             one.id.into(),
@@ -86,11 +90,11 @@ async fn apply<C: Run>(statements: &Statements, connection: &mut C, moves: &[Mov
         ]);
     };
     let rows = statements.apply.fetch(connection, moves, &[], &[], bind).await?;
-    Ok(rows.iter().map(|row| row.int(0)).collect::<sqlx::Result<_>>()?)
+    Ok(rows.iter().map(|row| Ok((row.int(0)?, row.int(1)?))).collect::<sqlx::Result<_>>()?)
 }
 
-fn answers(ids: impl Iterator<Item = i64>, moved: &HashSet<i64>) -> Vec<Settled> {
-    ids.map(|id| if moved.contains(&id) { Settled::Done } else { Settled::Fenced }).collect()
+fn answers(holds: impl Iterator<Item = (i64, i64)>, moved: &HashSet<(i64, i64)>) -> Vec<Settled> {
+    holds.map(|hold| if moved.contains(&hold) { Settled::Done } else { Settled::Fenced }).collect()
 }
 
 fn duration_ms(settlement: &Settlement) -> i64 {

@@ -122,7 +122,7 @@ impl Statements {
                 "WITH v (id, fence, state, due_at, class, attempts, lost) AS (VALUES",
                 "(CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT))",
                 ") UPDATE {p}deliveries SET state = v.state, due_at = v.due_at, class = v.class, attempts = v.attempts, lost = v.lost, owner = NULL, claimed_at = NULL FROM v \
-                 WHERE {p}deliveries.id = v.id AND {p}deliveries.fence = v.fence AND {p}deliveries.state = 'processing' RETURNING {p}deliveries.id",
+                 WHERE {p}deliveries.id = v.id AND {p}deliveries.fence = v.fence AND {p}deliveries.state = 'processing' RETURNING {p}deliveries.id, {p}deliveries.fence",
             ),
             insert_attempts: many(
                 "INSERT INTO {p}attempts (delivery_id, fence, round, number, started_at, duration_ms, outcome, status, error, excerpt) VALUES",
@@ -157,7 +157,7 @@ impl Statements {
                  FROM {p}bodies b JOIN {p}events e ON e.seq = b.seq WHERE b.seq >= ? ORDER BY b.seq LIMIT ?",
             ),
             delete_bodies: many("DELETE FROM {p}bodies WHERE seq IN (", "?", ")"),
-            events_by_key: one(&format!("{event} WHERE e.key = ? ORDER BY e.seq")),
+            events_by_key: one(&format!("{event} WHERE e.key = ? OR (e.key > ? AND e.key < ?) ORDER BY e.seq")),
             events: one(&format!(
                 "{event} WHERE (CAST(? AS BIGINT) IS NULL OR e.seq < ?) AND (CAST(? AS TEXT) IS NULL OR e.source = ?) AND (CAST(? AS TEXT) IS NULL OR e.type = ?) \
                  AND (CAST(? AS TEXT) IS NULL OR e.intake = ?) AND (CAST(? AS TEXT) IS NULL OR e.account = ?) ORDER BY e.seq DESC LIMIT ?"
@@ -179,7 +179,7 @@ impl Statements {
             ),
             last_event: one("SELECT seq, received_at FROM {p}events ORDER BY seq DESC LIMIT 1"),
             stats: one(
-                "SELECT destination, 'received', COUNT(*), MIN(due_at), MIN(due_at) FROM {p}deliveries WHERE state = 'received' GROUP BY destination \
+                "SELECT destination, 'received', COUNT(*), MIN(round_started_at), MIN(due_at) FROM {p}deliveries WHERE state = 'received' GROUP BY destination \
                  UNION ALL SELECT destination, 'processing', COUNT(*), MIN(round_started_at), MIN(due_at) FROM {p}deliveries WHERE state = 'processing' GROUP BY destination \
                  UNION ALL SELECT destination, 'retryable', COUNT(*), MIN(round_started_at), MIN(due_at) FROM {p}deliveries WHERE state = 'retryable' GROUP BY destination \
                  UNION ALL SELECT destination, 'dead_letter', COUNT(*), NULL, NULL FROM {p}deliveries WHERE state = 'dead_letter' GROUP BY destination",

@@ -5,7 +5,7 @@ use std::ops::DerefMut as _;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use stripe_guard_core::{DeliveryId, Digest, Timestamp};
+use stripe_guard_core::{DeliveryId, Digest, TEST_EVENT_ID, Timestamp};
 
 use super::claim::DeliveryRow;
 use super::dialect::{Arg, Cells, Dialect, Run};
@@ -152,9 +152,20 @@ impl<D: Dialect> SqlStore<D> {
 
 #[async_trait]
 impl<D: Dialect> Views for SqlStore<D> {
+    async fn event(&self, seq: i64) -> Result<Option<EventRecord>> {
+        let sql = self.inner.statements.event_by_seq.clone();
+        self.view(sql, vec![seq.into()], |rows| rows.first().map(event).transpose()).await
+    }
+
     async fn events_by_key(&self, key: &str) -> Result<Vec<EventRecord>> {
+        // The keys of test events begin with their common id and a colon; a semicolon comes next.
+        let (from, to) = match key {
+            TEST_EVENT_ID => (format!("{key}:"), format!("{key};")),
+            _ => (String::new(), String::new()),
+        };
         let sql = self.inner.statements.events_by_key.clone();
-        self.view(sql, vec![key.into()], |rows| rows.iter().map(event).collect()).await
+        let args = vec![key.into(), from.as_str().into(), to.as_str().into()];
+        self.view(sql, args, |rows| rows.iter().map(event).collect()).await
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>> {

@@ -152,6 +152,7 @@ async fn fault_28_test_events_of_one_fixed_id_are_told_apart() {
     rig.post(test_event("invoice.paid", 2)).await;
     assert_eq!(rig.settled(3).await.len(), 3);
     assert_eq!(rig.app.arrivals(), 3);
+    assert_eq!(rig.store().events_by_key(TEST_EVENT_ID).await.unwrap().len(), 3, "the common id finds them all");
 }
 
 #[tokio::test(flavor = "multi_thread")]
