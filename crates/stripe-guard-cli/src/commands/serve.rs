@@ -70,7 +70,7 @@ async fn serve(inputs: &Inputs, loaded: Loaded, output: Output) -> Result<Ended,
                 let ended = engine.stop().await;
                 tokio::select! {
                     // Also if it was told so while it stopped.
-                    () = stop(&mut signals.terminate, &mut signals.interrupt) => return Ok(Ended::Stopped),
+                    () = stop.wait() => return Ok(Ended::Stopped),
                     () = clock.sleep(PAUSE_BEFORE_RESTART) => return Ok(ended),
                 }
             }

@@ -38,7 +38,7 @@ async fn a_full_disk_is_503_and_loses_nothing_and_ends_when_there_is_room() {
     let disk = folder.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
     let script = format!(
-        "mount -t tmpfs -o size=12m none {disk} && head -c 10M /dev/zero > {disk}/ballast && exec {serve}",
+        "mount -t tmpfs -o size=64m none {disk} && head -c 62M /dev/zero > {disk}/ballast && exec {serve}",
         disk = disk.display(),
         serve = folder.command_line(&disk).join(" ")
     );
@@ -79,15 +79,17 @@ async fn a_full_disk_is_503_and_loses_nothing_and_ends_when_there_is_room() {
 /// Waits until all is processed, in copies that are made while the process stands still: the file
 /// itself cannot be opened from outside.
 async fn settled(guard: &Guard, disk: &std::path::Path) -> Inbox {
+    let mut states = HashMap::new();
     for _ in 0..PATIENCE.as_secs() * 4 {
         guard.signal(Signal::STOP);
         let inbox = Inbox::copy_of(disk).await;
         guard.signal(Signal::CONT);
         let mut inbox = inbox.unwrap();
-        if inbox.states().await == HashMap::from([("processed".to_owned(), i64::try_from(EVENTS).unwrap())]) {
+        states = inbox.states().await;
+        if states == HashMap::from([("processed".to_owned(), i64::try_from(EVENTS).unwrap())]) {
             return inbox;
         }
         tokio::task::spawn_blocking(|| crate::guard::pause(250)).await.unwrap();
     }
-    panic!("not all is processed");
+    panic!("not all is processed: {states:?}\n{}", guard.log_tail());
 }

@@ -14,7 +14,7 @@ use stripe_guard_sandbox::{App, DEMO_SECRET, Rng, Sender};
 use tokio::time::Instant;
 
 /// Nothing that is waited for takes longer, or the drill fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How long a claim lasts in a drill: the least that the time-out of one second allows.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
@@ -37,17 +37,26 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// One that delivers to `app`.
+    /// One that delivers to `app`, with short time-outs so that a lost lease is soon over.
     pub(crate) fn for_app(app: &App) -> Self {
+        Self::with_times(app, "1s", LEASE, "3s")
+    }
+
+    /// One whose app may take as long as it may by default.
+    pub(crate) fn for_patient(app: &App) -> Self {
+        Self::with_times(app, "30s", Duration::from_secs(45), "25s")
+    }
+
+    fn with_times(app: &App, timeout: &str, lease: Duration, grace: &str) -> Self {
         let folder = Self { dir: tempfile::tempdir().unwrap(), listen: free_port(), admin: free_port() };
         let Self { listen, admin, .. } = &folder;
-        let (url, lease) = (app.url(), LEASE.as_secs());
+        let (url, lease) = (app.url(), lease.as_secs());
         let config = format!(
             "listen = \"127.0.0.1:{listen}\"\nadmin.listen = \"127.0.0.1:{admin}\"\n\
              sources.stripe.secrets = [\"{DEMO_SECRET}\"]\n\
-             [destinations.app]\nurl = \"{url}\"\ntimeout = \"1s\"\nconnect_timeout = \"1s\"\n\
+             [destinations.app]\nurl = \"{url}\"\ntimeout = \"{timeout}\"\nconnect_timeout = \"1s\"\n\
              [retry]\nfloor = \"50ms\"\ncap = \"500ms\"\n\
-             [limits]\nlease = \"{lease}s\"\npoll = \"100ms\"\ngrace = \"3s\"\n"
+             [limits]\nlease = \"{lease}s\"\npoll = \"100ms\"\ngrace = \"{grace}\"\n"
         );
         std::fs::write(folder.path().join("stripe-guard.toml"), config).unwrap();
         folder
@@ -85,7 +94,7 @@ impl Folder {
         command.current_dir(self.path());
         let began = Instant::now();
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
-        let mut child = child.unwrap_or_else(|error| panic!("{:?}: {error}", command.get_program()));
+        let mut child = child.unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()));
         let (starting, started) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
@@ -146,9 +155,8 @@ pub(crate) struct Guard {
 impl Guard {
     /// Waits until it says that it takes events; gives the time since it was run.
     pub(crate) fn wait_until_started(&mut self) -> Duration {
-        if self.started.recv_timeout(PATIENCE).is_err() {
-            panic!("it has not started ({:?}): {}", self.child.try_wait(), self.log_tail());
-        }
+        let line = self.started.recv_timeout(PATIENCE);
+        assert!(line.is_ok(), "it has not started ({:?}): {}", self.child.try_wait(), self.log_tail());
         self.began.elapsed()
     }
 

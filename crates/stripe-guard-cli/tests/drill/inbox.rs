@@ -114,6 +114,16 @@ impl Inbox {
         rows.iter().map(|row| (row.try_get(0).unwrap(), row.try_get(1).unwrap())).collect()
     }
 
+    /// Whether nobody holds the lock for writing now.
+    pub(crate) async fn can_be_written(&mut self) -> bool {
+        self.connection.execute("PRAGMA busy_timeout = 0").await.unwrap();
+        let begun = self.connection.execute("BEGIN IMMEDIATE").await.is_ok();
+        if begun {
+            self.connection.execute("ROLLBACK").await.unwrap();
+        }
+        begun
+    }
+
     /// Waits until every delivery is processed.
     pub(crate) async fn drained(&mut self, patience: Duration) {
         let until = SystemClock.now().plus(patience);

@@ -76,7 +76,7 @@ fn drill(seed: u64, kills: u32, rng: &mut Rng) -> HashMap<Moment, u32> {
         match runtime.block_on(Inbox::copy_of(folder.path())) {
             Some(mut left) => runtime.block_on(left.check(&acknowledged, &context)),
             None => {
-                assert!(acknowledged.is_empty(), "no table, and {} ids answered 2xx; {context}", acknowledged.len())
+                assert!(acknowledged.is_empty(), "no table, and {} ids answered 2xx; {context}", acknowledged.len());
             }
         }
     }

@@ -3,6 +3,7 @@
 //! The ordinary test run makes a slice of each; `scripts/drill` makes the whole. See `docs/drills.md`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "a drill says what it measured")]
 
 mod flush;
 mod full_disk;

@@ -187,7 +187,7 @@ struct Log {
 
 impl Log {
     fn written(&mut self, call: &Call, ids: &HashSet<String>, committed: &mut HashMap<String, usize>) {
-        let length = call.text.rsplitn(3, ", ").nth(1).and_then(|length| length.parse().ok());
+        let length = call.text.rsplit(", ").nth(1).and_then(|length| length.parse().ok());
         if length == Some(FRAME_HEADER) {
             let header = unescaped(&call.text);
             self.is_last = header.len() == FRAME_HEADER && header[4..8] != [0; 4];
@@ -206,9 +206,9 @@ impl Log {
 fn calls(trace: &str) -> Vec<Call> {
     let (mut calls, mut halves) = (Vec::new(), HashMap::<&str, (usize, &str)>::new());
     for (number, line) in trace.lines().enumerate() {
-        let mut words = line.splitn(3, ' ').filter(|word| !word.is_empty());
-        let (Some(thread), Some(at), Some(rest)) = (words.next(), words.next(), words.next()) else { continue };
-        let rest = rest.trim_start();
+        // The thread's number is padded to five places.
+        let Some((thread, rest)) = line.split_once(' ') else { continue };
+        let Some((at, rest)) = rest.trim_start().split_once(' ') else { continue };
         if let Some(half) = rest.strip_suffix("<unfinished ...>") {
             halves.insert(thread, (number, half));
             continue;
@@ -286,7 +286,7 @@ mod tests {
     const LAST: &str = r#"8 1.1 pwrite64(6<REG:/x/inbox.db-wal>, "\0\0\0\1\0\0\0\201abcdefghabcdefgh", 24, 32) = 24"#;
     const PAGE: &str = r#"8 1.1 pwrite64(6<REG:/x/inbox.db-wal>, "\0evt_1evt_1in", 8192, 56) = 8192"#;
     const OTHER: &str = r#"8 1.1 pwrite64(6<REG:/x/inbox.db-wal>, "\0", 8192, 56) = 8192"#;
-    const FLUSH: &str = "8 1.2 fdatasync(6<REG:/x/inbox.db-wal>) = 0";
+    const FLUSH: &str = "8     1.2 fdatasync(6<REG:/x/inbox.db-wal>) = 0";
     const FAILED: &str = "8 1.2 fdatasync(6<REG:/x/inbox.db-wal>) = -1 EIO (Input/output error) (INJECTED)";
     const ANSWER: &str =
         r#"7 1.3 writev(5<TCP:[127.0.0.1:47->127.0.0.1:1]>, [{iov_base="HTTP/1.1 200 OK\r\n", iov_len=17}], 1) = 17"#;

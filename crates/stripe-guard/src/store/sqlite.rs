@@ -4,12 +4,14 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlStr, Sqlite};
+use sqlx::{
+    Arguments as _, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlStr, Sqlite,
+};
 
 use super::sql::{Arg, Cells, Dialect, Run, SqlStore, migrate};
 use super::{BUSY_TIMEOUT, Store, StoreError};
@@ -20,9 +22,25 @@ const VERSION_MIN: i64 = 3_051_003;
 /// Connections that read beside the writer.
 const READERS: u32 = 4;
 
-/// Above this the write-ahead log is emptied by force, because a checkpoint beside the writer
-/// never catches up with it.
+/// Above this the write-ahead log is made to begin anew, because a checkpoint beside the writer
+/// never catches up with it. Its file is cut to this length then.
 const WAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The same in frames, each a page.
+const WAL_FRAMES_MAX: i64 = WAL_BYTES_MAX.cast_signed() / PAGE_BYTES as i64;
+
+/// Bodies of usual events lie in one page, three or so of them.
+const PAGE_BYTES: u32 = 8192;
+
+/// A reader in the way of a new log is waited for this long, in milliseconds; ingest waits meanwhile.
+/// The next checkpoint tries again.
+const BUSY_BRIEFLY: &str = "PRAGMA busy_timeout = 20";
+
+/// Pages in memory for the one connection that writes, in KiB.
+const WRITER_CACHE: &str = "-16384";
+
+/// The same for each one that reads: more buys nothing, since the system holds the file's pages too.
+const READER_CACHE: &str = "-2048";
 
 /// Below this a checkpoint is not worth its flush.
 const WAL_BYTES_MIN: u64 = 4 * 1024 * 1024;
@@ -77,12 +95,14 @@ async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<
         .create_if_missing(file.create)
         .busy_timeout(BUSY_TIMEOUT)
         .synchronous(synchronous)
-        .page_size(8192)
+        .page_size(PAGE_BYTES)
         .statement_cache_capacity(256)
+        // A whole answer of a batch, so that SQLite's thread never waits for its reader.
+        .row_buffer_size(256)
         // One place checkpoints, so that no commit pays for it by surprise.
         .pragma("wal_autocheckpoint", "0")
         .pragma("journal_size_limit", WAL_BYTES_MAX.to_string())
-        .pragma("cache_size", "-16384")
+        .pragma("cache_size", READER_CACHE)
         .pragma("mmap_size", "0")
         .foreign_keys(false)
         .disable_statement_logging();
@@ -106,7 +126,7 @@ async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<
             .acquire_timeout(Duration::from_secs(30))
     };
     let write = pool(1).after_release(|connection, _| Box::pin(is_at_rest(connection)));
-    let write = write.connect_with(options.clone()).await.map_err(cannot)?;
+    let write = write.connect_with(options.clone().pragma("cache_size", WRITER_CACHE)).await.map_err(cannot)?;
     let read = pool(READERS).connect_lazy_with(options.clone().pragma("query_only", "1"));
     let checkpoint = checkpointer(options, write.clone(), wal_of(&file.path));
     let store = SqlStore::<SqliteDialect>::new(write, read, &file.table_prefix, Some(checkpoint));
@@ -249,26 +269,57 @@ fn wal_of(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Moves the log into the file beside the writer; by force through the writer once it is too long.
+/// Moves the log into the file beside the writer, and through the writer has it begin anew once it
+/// is too long.
+///
+/// The file of the log keeps its length: a flush of blocks that the file has already is cheaper
+/// than one of blocks that are new to it.
 fn checkpointer(options: SqliteConnectOptions, write: sqlx::SqlitePool, wal: PathBuf) -> super::sql::Checkpoint {
-    let length = move || std::fs::metadata(&wal).map_or(0, |file| file.len());
-    let length = Arc::new(length);
+    let beside = Arc::new(tokio::sync::Mutex::new(Checkpointer { options, write, wal, done: None }));
     Arc::new(move || {
-        let (options, write, length) = (options.clone(), write.clone(), Arc::clone(&length));
-        Box::pin(async move {
-            if length() < WAL_BYTES_MIN {
-                return Ok(());
-            }
-            let mut beside = options.connect().await.map_err(SqliteDialect::classify)?;
-            beside.execute("PRAGMA wal_checkpoint(PASSIVE)").await.map_err(SqliteDialect::classify)?;
-            beside.close().await.map_err(SqliteDialect::classify)?;
-            if length() > WAL_BYTES_MAX {
-                let mut writer = write.acquire().await.map_err(SqliteDialect::classify)?;
-                writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").await.map_err(SqliteDialect::classify)?;
-            }
-            Ok(())
-        })
+        let beside = Arc::clone(&beside);
+        Box::pin(async move { beside.lock().await.run_once().await })
     })
+}
+
+struct Checkpointer {
+    options: SqliteConnectOptions,
+    write: sqlx::SqlitePool,
+    wal: PathBuf,
+    /// When the log had last changed as it was wholly in the file.
+    done: Option<SystemTime>,
+}
+
+impl Checkpointer {
+    async fn run_once(&mut self) -> Result<(), StoreError> {
+        let Ok(log) = std::fs::metadata(&self.wal) else { return Ok(()) };
+        let changed = log.modified().ok();
+        if log.len() < WAL_BYTES_MIN || (changed.is_some() && changed == self.done) {
+            return Ok(());
+        }
+        let mut beside = self.options.connect().await.map_err(SqliteDialect::classify)?;
+        // Twice: the first takes long, and what was written meanwhile should not be left to the writer.
+        checkpoint(&mut beside, "PRAGMA wal_checkpoint(PASSIVE)").await?;
+        let (frames, moved) = checkpoint(&mut beside, "PRAGMA wal_checkpoint(PASSIVE)").await?;
+        beside.close().await.map_err(SqliteDialect::classify)?;
+        self.done = changed.filter(|_| frames == moved);
+        if frames > WAL_FRAMES_MAX {
+            let mut writer = self.write.acquire().await.map_err(SqliteDialect::classify)?;
+            writer.execute(BUSY_BRIEFLY).await.map_err(SqliteDialect::classify)?;
+            let answer = checkpoint(&mut writer, "PRAGMA wal_checkpoint(RESTART)").await;
+            let usual = AssertSqlSafe(format!("PRAGMA busy_timeout = {}", BUSY_TIMEOUT.as_millis()));
+            writer.execute(usual).await.map_err(SqliteDialect::classify)?;
+            answer?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a checkpoint, and says how many frames the log has and how many of them are in the file.
+async fn checkpoint(connection: &mut SqliteConnection, sql: &'static str) -> Result<(i64, i64), StoreError> {
+    let row = connection.fetch_one(sql).await.map_err(SqliteDialect::classify)?;
+    let cell = |column: usize| row.try_get::<i64, _>(column).map_err(SqliteDialect::classify);
+    Ok((cell(1)?, cell(2)?))
 }
 
 /// What is SQLite's own.
@@ -307,18 +358,27 @@ impl Run for SqliteConnection {
     type Row = SqliteRow;
 
     async fn fetch(&mut self, sql: SqlStr, args: Vec<Arg>) -> sqlx::Result<Vec<SqliteRow>> {
-        let mut arguments = SqliteArguments::default();
-        for arg in args {
-            use sqlx::Arguments as _;
-            match arg {
-                Arg::Int(value) => arguments.add(value),
-                Arg::Text(value) => arguments.add(value),
-                Arg::Bytes(value) => arguments.add(value),
-            }
-            .map_err(sqlx::Error::Encode)?;
-        }
-        sqlx::query_with::<Sqlite, _>(sql, arguments).fetch_all(self).await
+        sqlx::query_with::<Sqlite, _>(sql, arguments(args)?).fetch_all(self).await
     }
+
+    async fn change(&mut self, sql: SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
+        let done = sqlx::query_with::<Sqlite, _>(sql, arguments(args)?).execute(self).await?;
+        Ok(done.rows_affected())
+    }
+}
+
+fn arguments(args: Vec<Arg>) -> sqlx::Result<SqliteArguments> {
+    let mut arguments = SqliteArguments::default();
+    arguments.reserve(args.len(), 0);
+    for arg in args {
+        match arg {
+            Arg::Int(value) => arguments.add(value),
+            Arg::Text(value) => arguments.add(value),
+            Arg::Bytes(value) => arguments.add(value),
+        }
+        .map_err(sqlx::Error::Encode)?;
+    }
+    Ok(arguments)
 }
 
 impl Cells for SqliteRow {
@@ -327,6 +387,10 @@ impl Cells for SqliteRow {
     }
 
     fn opt_int(&self, column: usize) -> sqlx::Result<Option<i64>> {
+        self.try_get(column)
+    }
+
+    fn text_ref(&self, column: usize) -> sqlx::Result<&str> {
         self.try_get(column)
     }
 
