@@ -20,6 +20,9 @@ const OFTEN: Duration = Duration::from_secs(1);
 /// Between two looks at counts and ages.
 const STATS_EVERY: u32 = 5;
 
+/// Between two signs of life, in rounds of [`OFTEN`].
+const BEAT_EVERY: u32 = 10;
+
 /// Between two passes of pruning, in rounds of [`OFTEN`].
 const PRUNE_EVERY: u32 = 600;
 
@@ -40,15 +43,26 @@ pub struct Chores {
     pub refusals: Refusals,
     /// How long bodies are kept.
     pub keep_bodies: Duration,
+    /// This process, by its id in the store.
+    pub owner: Arc<str>,
+}
+
+/// What the chores remember from round to round.
+#[derive(Default)]
+pub struct Memory {
+    /// Destinations that were complained of already.
+    warned: HashSet<String>,
+    /// Destinations that have gauges: one that is drained must show zero, not its last figure.
+    shown: HashSet<String>,
 }
 
 impl Chores {
     /// Rounds until told to stop.
     pub async fn run(self, stop: CancellationToken) {
-        let mut warned = HashSet::new();
+        let mut memory = Memory::default();
         let mut round = 0_u32;
         while !stop.is_cancelled() {
-            self.run_once(round, &mut warned, &stop).await;
+            self.run_once(round, &mut memory, &stop).await;
             round = round.wrapping_add(1);
             tokio::select! {
                 () = stop.cancelled() => (),
@@ -58,12 +72,16 @@ impl Chores {
         self.refusals.flush(&*self.store, &self.failure, self.clock.now()).await;
     }
 
-    /// What is due in this round; `warned` holds the destinations already complained of.
-    pub async fn run_once(&self, round: u32, warned: &mut HashSet<String>, stop: &CancellationToken) {
+    /// What is due in this round.
+    pub async fn run_once(&self, round: u32, memory: &mut Memory, stop: &CancellationToken) {
         self.refusals.flush(&*self.store, &self.failure, self.clock.now()).await;
+        telemetry::fold();
         self.swallow("checkpoint", self.store.checkpoint().await);
         if round.is_multiple_of(STATS_EVERY) {
-            self.swallow("stats", self.gauges(warned).await);
+            self.swallow("stats", self.gauges(memory).await);
+        }
+        if round.is_multiple_of(BEAT_EVERY) {
+            self.swallow("beat", self.store.beat(&self.owner, self.clock.now()).await);
         }
         if round.is_multiple_of(PRUNE_EVERY) {
             self.swallow("prune", self.prune(stop).await);
@@ -76,12 +94,20 @@ impl Chores {
         }
     }
 
-    async fn gauges(&self, warned: &mut HashSet<String>) -> Result<(), StoreError> {
+    async fn gauges(&self, memory: &mut Memory) -> Result<(), StoreError> {
         let stats = self.store.stats().await?;
         let now = self.clock.now();
         let table = self.registry.table();
         if let Some(last) = stats.last_received_at {
             telemetry::last_received(last.as_secs());
+        }
+        memory.shown.extend(table.destination_names().map(str::to_owned));
+        memory.shown.extend(stats.destinations.iter().map(|one| one.destination.clone()));
+        for name in &memory.shown {
+            if !stats.destinations.iter().any(|one| one.destination == *name) {
+                let none = ["received", "processing", "retryable", "dead_letter"].map(|state| (state, 0));
+                telemetry::deliveries(name, none, Duration::ZERO, true);
+            }
         }
         for one in &stats.destinations {
             let DestinationStats { destination, received, processing, retryable, dead_letter, oldest_open, .. } = one;
@@ -99,7 +125,7 @@ impl Chores {
                 configured,
             );
             let open = received + processing + retryable;
-            if !configured && open > 0 && warned.insert(destination.clone()) {
+            if !configured && open > 0 && memory.warned.insert(destination.clone()) {
                 warn!(
                     destination.name = %destination,
                     open,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT};
 use stripe_guard_core::{Outcome, Timestamp, signature};
 
 use crate::clock::Clock;
@@ -16,6 +16,9 @@ use crate::store::{Claim, EventRecord};
 
 /// An answer longer than this is not read to its end: its status is the answer.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// As much is kept of where a redirect leads.
+const LOCATION_CHARS_MAX: usize = 200;
 
 /// A `Retry-After` is obeyed up to this long.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
@@ -48,6 +51,7 @@ mod names {
         ORIGIN = "stripe-guard-origin",
         REPLAY = "stripe-guard-replay",
         VERSION_DIFFERS = "stripe-guard-version-differs",
+        INSTANCE = "stripe-guard-instance",
         ANSWER = "stripe-guard-answer",
     }
 }
@@ -73,19 +77,22 @@ impl Report {
     }
 }
 
-/// Sends claims to apps. One client, and its connections, for the life of the process.
+/// Sends claims to apps. One client, and its connections, for the life of the process; another for
+/// each other connect time-out.
 #[derive(Clone)]
 pub struct Deliver {
     clients: Arc<Mutex<HashMap<Duration, reqwest::Client>>>,
     registry: Registry,
     clock: Arc<dyn Clock>,
+    instance: Arc<str>,
     excerpt_bytes: usize,
 }
 
 impl Deliver {
-    /// Signs with what the registry holds; keeps `excerpt_bytes` of each answer.
-    pub fn new(registry: Registry, clock: Arc<dyn Clock>, excerpt_bytes: usize) -> Self {
-        Self { clients: Arc::default(), registry, clock, excerpt_bytes }
+    /// Signs with what the registry holds and names the inbox `instance`; keeps `excerpt_bytes` of
+    /// each answer.
+    pub fn new(registry: Registry, clock: Arc<dyn Clock>, instance: Arc<str>, excerpt_bytes: usize) -> Self {
+        Self { clients: Arc::default(), registry, clock, instance, excerpt_bytes }
     }
 
     /// Makes one attempt. Never fails: what goes wrong is the outcome.
@@ -105,45 +112,30 @@ impl Deliver {
             Err(error) => return Report::without_answer(Outcome::Internal, reason(&error)),
         };
         let request = client.post(destination.url.clone()).headers(headers).body(body.clone());
-        match tokio::time::timeout(destination.timeout, self.exchange(destination, request)).await {
-            Ok(report) => report,
-            Err(_) => Report::without_answer(
-                Outcome::TimedOut,
-                format!("no whole answer within {} s", destination.timeout.as_secs_f64()),
-            ),
-        }
+        self.exchange(destination, request).await
     }
 
+    /// Once the head of an answer has come its status decides, whatever becomes of the body: a 2xx
+    /// says that the app has taken the event, and asking again would have it done twice.
     async fn exchange(&self, destination: &Destination, request: reqwest::RequestBuilder) -> Report {
-        let mut response = match tokio::time::timeout(destination.first_byte_timeout, request.send()).await {
+        let began = tokio::time::Instant::now();
+        let patience = destination.first_byte_timeout.min(destination.timeout);
+        let mut response = match tokio::time::timeout(patience, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Report::without_answer(Outcome::Unreachable, reason(&error)),
             Err(_) => {
-                let waited = destination.first_byte_timeout.as_secs_f64();
-                return Report::without_answer(Outcome::TimedOut, format!("no answer within {waited} s"));
+                let error = format!("no answer within {} s", patience.as_secs_f64());
+                return Report::without_answer(Outcome::TimedOut, error);
             }
         };
         let status = response.status().as_u16();
         let done = response.headers().get(names::ANSWER).is_some_and(|answer| answer == "done");
         let outcome = if done { Outcome::Delivered } else { Outcome::of_status(status, &destination.final_statuses) };
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| self.wait_asked(value));
-        let location = response
-            .headers()
-            .get(reqwest::header::LOCATION)
-            .map(|at| String::from_utf8_lossy(at.as_bytes()).into_owned());
-        let excerpt = match read_answer(&mut response, self.excerpt_bytes).await {
-            Ok(excerpt) => excerpt,
-            Err(error) => {
-                let error = Some(format!("the answer was cut off: {}", reason(&error)));
-                return Report {
-                    outcome: Outcome::Unreachable,
-                    status: Some(status),
-                    error,
-                    excerpt: None,
-                    retry_after,
-                };
-            }
-        };
+        let location = response.headers().get(LOCATION).map(|at| shortened(at.as_bytes()));
+        let left = destination.timeout.saturating_sub(began.elapsed());
+        let read = read_answer(&mut response, self.excerpt_bytes);
+        let excerpt = tokio::time::timeout(left, read).await.ok().and_then(Result::ok).flatten();
         let error = (outcome != Outcome::Delivered).then(|| match location {
             Some(location) if (300..400).contains(&status) => {
                 format!("HTTP {status}, a redirect to {location}, which is not followed")
@@ -180,6 +172,7 @@ impl Deliver {
             }
         };
         add(names::SIGNATURE, &signature::sign(&secrets, self.clock.now(), body));
+        add(names::INSTANCE, &self.instance);
         add(names::EVENT, &event.key);
         add(names::DELIVERY, &claim.id().to_string());
         add(names::ATTEMPT, &claim.progress().attempts.saturating_add(1).to_string());
@@ -251,6 +244,13 @@ async fn read_answer(response: &mut reqwest::Response, keep: usize) -> reqwest::
     }
     // NUL is the one character that PostgreSQL's text cannot hold.
     Ok((!kept.is_empty()).then(|| String::from_utf8_lossy(&kept).replace('\0', "\u{FFFD}")))
+}
+
+/// A redirect's target as it may be kept: bounded, and without its query, which often holds a token.
+fn shortened(location: &[u8]) -> String {
+    let text = String::from_utf8_lossy(location);
+    let place = text.split(['?', '#']).next().unwrap_or_default();
+    place.chars().filter(|c| !c.is_control()).take(LOCATION_CHARS_MAX).collect()
 }
 
 /// The innermost causes of an error in words, without the address, which may hold credentials.

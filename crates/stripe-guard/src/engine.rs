@@ -1,11 +1,12 @@
 //! The running whole: opens, binds, starts, and stops in order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::RwLock;
+use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -14,9 +15,11 @@ use crate::chores::Chores;
 use crate::clock::Clock;
 use crate::deliver::Deliver;
 use crate::failure::Failure;
-use crate::http::{Admin, Gateway, Health, HttpLimits, Listener, Refusals, admin_router, webhook_router};
+use crate::http::{
+    Admin, Gateway, Health, HttpLimits, Listener, READING_BYTES_MAX, Refusals, admin_router, webhook_router,
+};
 use crate::registry::Registry;
-use crate::settings::{Database, Settings};
+use crate::settings::{Database, LEASE_MARGIN, Settings};
 use crate::settler::Settler;
 use crate::store::{Opened, SqliteFile, Store, StoreError, open_sqlite};
 use crate::telemetry::{self, DestinationMetrics, SourceMetrics};
@@ -70,6 +73,8 @@ pub struct Engine {
     deliveries: TaskTracker,
     cut: CancellationToken,
     grace: Duration,
+    lease: Duration,
+    destinations: HashSet<String>,
     parts: Parts,
 }
 
@@ -107,7 +112,9 @@ impl Engine {
         telemetry::recorder();
         let owner = fresh_owner(&*clock);
         opened.store.beat(&owner, clock.now()).await?;
+        let instance = opened.store.instance_id().await?.into();
         let start = Starting {
+            instance,
             settings,
             store: Arc::clone(&opened.store),
             clock,
@@ -125,7 +132,20 @@ impl Engine {
         let parts = start.spawn_rest(ingest, admin, settler);
         let Starting { registry, failure, stop, cut, deliveries, .. } = start;
         let grace = settings.limits.grace;
-        Ok(Self { opened, registry, ingest_address, admin_address, failure, stop, deliveries, cut, grace, parts })
+        Ok(Self {
+            opened,
+            registry,
+            ingest_address,
+            admin_address,
+            failure,
+            stop,
+            deliveries,
+            cut,
+            grace,
+            lease: settings.limits.lease,
+            destinations: settings.destinations.iter().map(|one| one.name.clone()).collect(),
+            parts,
+        })
     }
 
     /// Where Stripe's requests are taken, in fact.
@@ -145,8 +165,17 @@ impl Engine {
 
     /// Takes new secrets, filters and addresses of known sources and destinations from the next
     /// request on; requests under way keep what they began with.
+    ///
+    /// A destination that is new has no worker before the next start, so nothing is led to it; a
+    /// time-out that the present lease does not cover is shortened to what it does.
     pub fn reload(&self, settings: &Settings) {
-        self.registry.replace(&settings.sources, &settings.destinations);
+        let mut destinations = settings.destinations.clone();
+        destinations.retain(|destination| self.destinations.contains(&destination.name));
+        let longest = self.lease.saturating_sub(LEASE_MARGIN);
+        for destination in &mut destinations {
+            destination.timeout = destination.timeout.min(longest);
+        }
+        self.registry.replace(&settings.sources, &destinations);
     }
 
     /// Returns when the disk has failed under the database, and not before.
@@ -209,7 +238,9 @@ const FAILED_GRACE: Duration = Duration::from_secs(1);
 /// An id that no other start of any process has: a fixed host name must not make an old lease look
 /// like our own.
 fn fresh_owner(clock: &dyn Clock) -> String {
-    format!("{:x}-{:x}", clock.now().as_millis(), std::process::id())
+    // Two containers may start in one millisecond, each as process 1: the hasher's keys are random.
+    let random = RandomState::new().build_hasher().finish();
+    format!("{:x}-{:x}-{random:x}", clock.now().as_millis(), std::process::id())
 }
 
 /// What the parts are made of.
@@ -218,6 +249,7 @@ struct Starting<'s> {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     owner: String,
+    instance: Arc<str>,
     registry: Registry,
     wakers: Wakers,
     refusals: Refusals,
@@ -249,7 +281,12 @@ impl Starting<'_> {
             clock: Arc::clone(&self.clock),
             failure: self.failure.clone(),
             registry: self.registry.clone(),
-            deliver: Deliver::new(self.registry.clone(), Arc::clone(&self.clock), limits.excerpt_bytes),
+            deliver: Deliver::new(
+                self.registry.clone(),
+                Arc::clone(&self.clock),
+                Arc::clone(&self.instance),
+                limits.excerpt_bytes,
+            ),
             endings,
             owner: self.owner.as_str().into(),
             lease: limits.lease,
@@ -297,6 +334,8 @@ impl Starting<'_> {
             metrics: self.settings.sources.iter().map(|source| of_source(&source.name)).collect(),
             body_bytes: limits.body_bytes,
             body_timeout: limits.body_timeout,
+            reading: Arc::new(Semaphore::new(READING_BYTES_MAX)),
+            instance: Arc::clone(&self.instance),
         };
         let admin_routes = admin_router(Admin {
             health: health.clone(),
@@ -311,6 +350,7 @@ impl Starting<'_> {
             registry: self.registry.clone(),
             refusals: self.refusals.clone(),
             keep_bodies: self.settings.retention.bodies,
+            owner: self.owner.as_str().into(),
         };
         let http = HttpLimits { header_timeout: limits.header_timeout, connections: limits.connections };
         let (loops, stop_chores) = (TaskTracker::new(), CancellationToken::new());

@@ -2,6 +2,9 @@
 //!
 //! [`Engine::start`] runs the whole; [`store::open_sqlite`] opens an inbox to look into.
 
+#[cfg(not(feature = "sqlite"))]
+compile_error!("an inbox needs a database: enable the feature `sqlite`");
+
 mod chores;
 pub mod clock;
 mod deliver;
@@ -24,7 +27,7 @@ pub use engine::{Ended, Engine, StartError, open};
 pub mod testing {
     pub use crate::chores::Chores;
     pub use crate::failure::Failure;
-    pub use crate::http::{Gateway, Health, HttpLimits, Listener, Refusals, webhook_router};
+    pub use crate::http::{Gateway, Health, HttpLimits, Listener, READING_BYTES_MAX, Refusals, webhook_router};
     pub use crate::registry::Registry;
     pub use crate::telemetry::{SourceMetrics, recorder};
     pub use crate::wake::Wakers;

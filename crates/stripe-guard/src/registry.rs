@@ -93,6 +93,11 @@ impl Table {
         self.by_name.get(name)
     }
 
+    /// The names of all destinations.
+    pub fn destination_names(&self) -> impl Iterator<Item = &str> {
+        self.destinations.keys().map(String::as_str)
+    }
+
     /// The destination of a name.
     pub fn destination(&self, name: &str) -> Option<&Arc<Destination>> {
         self.destinations.get(name)

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stripe_guard_core::Outcome;
 use tokio::sync::mpsc;
 use tracing::{debug, error};
 
@@ -114,7 +115,11 @@ impl Settler {
     fn count(&self, names: &[String], settlements: &[Settlement], answers: &[Settled]) {
         for ((name, settlement), answer) in names.iter().zip(settlements).zip(answers) {
             let Some(metrics) = self.metrics.get(name) else { continue };
-            metrics.attempt(settlement.outcome, settlement.duration);
+            let outcome = match answer {
+                Settled::Done => settlement.outcome,
+                Settled::Fenced => Outcome::Late,
+            };
+            metrics.attempt(outcome, settlement.duration);
             match answer {
                 Settled::Done => debug!(
                     delivery.id = %settlement.id,
@@ -146,14 +151,11 @@ impl Settler {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        for tried in 1..=TRIES_MAX {
+        for _ in 0..TRIES_MAX {
             match verb().await {
                 Ok(answer) => return Some(Ok(answer)),
                 Err(error) => {
-                    // An outage is one story: its beginning is told, and then ever more rarely.
-                    if u32::is_power_of_two(tried) {
-                        self.failure.report(doing, &error);
-                    }
+                    self.failure.report(doing, &error);
                     if matches!(error, StoreError::Data(_)) {
                         return Some(Err(()));
                     }

@@ -60,6 +60,11 @@ pub fn recorder() -> &'static PrometheusHandle {
     })
 }
 
+/// Folds what the histograms have gathered: without it they grow until somebody scrapes them.
+pub fn fold() {
+    recorder().run_upkeep();
+}
+
 /// A failure of the store.
 pub fn store_error(kind: &'static str) {
     counter!(STORE_ERRORS, "kind" => kind).increment(1);

@@ -74,6 +74,7 @@ pub struct Worker {
     watermark: Watermark,
     swept_at: Option<Timestamp>,
     suspects_left: bool,
+    odd_to_retries: bool,
 }
 
 impl Worker {
@@ -88,6 +89,7 @@ impl Worker {
             watermark: Watermark::START,
             swept_at: None,
             suspects_left: false,
+            odd_to_retries: false,
         }
     }
 
@@ -95,9 +97,12 @@ impl Worker {
     pub async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             // Without a free slot nothing is claimed: a claim that waits only loses its lease.
-            let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else { return };
-            drop(slot);
-            match self.run_once().await {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                slot = self.slots.acquire() => drop(slot),
+            }
+            match self.run_once(&stop).await {
                 Ok(Round::Worked) => continue,
                 Ok(Round::Idle) => {}
                 Err(error) => self.shared.failure.report("claim", &error),
@@ -111,7 +116,7 @@ impl Worker {
     }
 
     /// Claims what the free slots can take, and sends it on tasks of its own.
-    pub async fn run_once(&mut self) -> Result<Round, StoreError> {
+    pub async fn run_once(&mut self, stop: &CancellationToken) -> Result<Round, StoreError> {
         let table = self.shared.registry.table();
         let Some(destination) = table.destination(&self.name).cloned() else { return Ok(Round::Idle) };
         if self.is_time_to_sweep() {
@@ -121,7 +126,12 @@ impl Worker {
         if self.suspects_left {
             self.suspects_left = self.deliver_suspect(&destination).await?;
         }
-        let guard = Arc::new(Arc::clone(&self.shared.gate).read_owned().await);
+        let guard = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(Round::Idle),
+            guard = Arc::clone(&self.shared.gate).read_owned() => Arc::new(guard),
+        };
+        self.odd_to_retries = !self.odd_to_retries;
         let free = u32::try_from(self.slots.available_permits()).unwrap_or(u32::MAX).min(CLAIM_BATCH_MAX);
         let claims = self.claim(free, false).await?;
         self.advance(&claims, free);
@@ -169,6 +179,7 @@ impl Worker {
             lease: self.shared.lease,
             limit,
             from: self.watermark,
+            odd_to_retries: self.odd_to_retries,
             suspects,
         };
         self.shared.store.claim(request).await
@@ -205,9 +216,10 @@ impl Worker {
         let (shared, metrics, bell) = (self.shared.clone(), Arc::clone(&self.metrics), Arc::clone(&self.bell));
         self.shared.tasks.spawn(async move {
             let ending = attempt(&shared, &destination, claim, &metrics).await;
-            drop(slot);
             // A closed settler means that the process ends; the lease brings the delivery back.
             drop(shared.endings.send(ending).await);
+            // After that, so that a settler that cannot keep up holds up what it is to settle.
+            drop(slot);
             drop(hold);
             bell.notify_one();
         })

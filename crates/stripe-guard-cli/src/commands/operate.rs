@@ -176,6 +176,7 @@ fn word(answer: Operated) -> &'static str {
         Operated::AlreadyOpen => "already_open",
         Operated::NotAllowed => "not_allowed",
         Operated::NotFound => "not_found",
+        Operated::BodyGone => "body_gone",
     }
 }
 
@@ -189,6 +190,7 @@ fn as_text(verb: Verb, done: &[(DeliveryRecord, Operated)]) -> String {
             }
             Operated::NotAllowed => verb.why_not(delivery).to_owned(),
             Operated::NotFound => "gone".to_owned(),
+            Operated::BodyGone => "its body is past its retention and has been removed".to_owned(),
         };
         vec![
             delivery.id.to_string(),

@@ -88,6 +88,7 @@ async fn take_over(folder: &Path) {
         lease: LEASE,
         limit: EVENTS,
         from: Watermark::START,
+        odd_to_retries: false,
         suspects: false,
     };
     let claims = opened.store.claim(request).await.unwrap();

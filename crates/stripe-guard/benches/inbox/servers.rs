@@ -15,8 +15,8 @@ use stripe_guard::clock::{Clock, SystemClock};
 use stripe_guard::settings::{Database, Destination, Limits, Retention, Settings, Source, TABLE_PREFIX};
 use stripe_guard::store::{Opened, Store};
 use stripe_guard::testing::{
-    Chores, Failure, Gateway, Health, HttpLimits, Listener, Refusals, Registry, SourceMetrics, Wakers, Writer,
-    recorder, webhook_router,
+    Chores, Failure, Gateway, Health, HttpLimits, Listener, READING_BYTES_MAX, Refusals, Registry, SourceMetrics,
+    Wakers, Writer, recorder, webhook_router,
 };
 use stripe_guard_core::{Inbound, Mode, RetryPolicy, SigningSecret, Tolerance, TypeFilter, Verified, signature};
 use stripe_guard_sandbox::DEMO_SECRET;
@@ -139,6 +139,7 @@ async fn guard(order: &Order) -> Server {
         registry: registry.clone(),
         refusals: refusals.clone(),
         keep_bodies: settings.retention.bodies,
+        owner: "bench".into(),
     };
     tokio::spawn(chores.run(CancellationToken::new()));
     let gateway = Gateway {
@@ -149,6 +150,8 @@ async fn guard(order: &Order) -> Server {
         metrics: [("stripe".to_owned(), SourceMetrics::new("stripe"))].into(),
         body_bytes: limits.body_bytes,
         body_timeout: limits.body_timeout,
+        reading: Arc::new(tokio::sync::Semaphore::new(READING_BYTES_MAX)),
+        instance: "bench".into(),
     };
     listen(webhook_router(Arc::new(gateway), health), Some(opened))
 }

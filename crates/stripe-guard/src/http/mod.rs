@@ -10,4 +10,4 @@ pub use admin::{Admin, router as admin_router};
 pub use health::Health;
 pub use listen::{HttpLimits, Listener};
 pub use refusals::Refusals;
-pub use webhook::{Gateway, router as webhook_router};
+pub use webhook::{Gateway, READING_BYTES_MAX, router as webhook_router};

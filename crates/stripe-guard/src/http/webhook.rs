@@ -12,6 +12,7 @@ use axum::routing::get;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use stripe_guard_core::{Inbound, SignatureError, signature};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 
 use super::health::Health;
@@ -25,6 +26,9 @@ use crate::writer::{NotStored, Writer};
 /// An event that Stripe waits on: the app's own answer decides a card payment (Stripe's "Issuing
 /// authorization webhooks" page), and an inbox answers before the app does.
 const ANSWERED_BY_THE_APP: &str = "issuing_authorization.request";
+
+/// What a delivery of ours carries; see `deliver`.
+const INSTANCE: HeaderName = HeaderName::from_static("stripe-guard-instance");
 
 /// A stored event's bytes are taken up to this size at first; more is taken as it comes.
 const BODY_GUESS_MAX: usize = 64 * 1024;
@@ -45,7 +49,14 @@ pub struct Gateway {
     pub body_bytes: usize,
     /// From the end of the headers to the end of the body.
     pub body_timeout: Duration,
+    /// Bytes of bodies that are being read: what unverified requests may make us hold together.
+    pub reading: Arc<Semaphore>,
+    /// This inbox's own id.
+    pub instance: Arc<str>,
 }
+
+/// The size of [`Gateway::reading`].
+pub const READING_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Why a request was not stored, and what its sender is told. The reason is counted, not told: it
 /// would help nobody but a forger.
@@ -53,7 +64,9 @@ pub struct Gateway {
 enum Refused {
     UnknownPath,
     Method,
+    Loop,
     Encoding,
+    Busy,
     Slow,
     CutOff,
     TooLarge,
@@ -66,11 +79,12 @@ impl Refused {
         match self {
             Self::UnknownPath => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Loop => StatusCode::LOOP_DETECTED,
             Self::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::CutOff | Self::Signature(_) => StatusCode::BAD_REQUEST,
-            Self::NotStored(_) => StatusCode::SERVICE_UNAVAILABLE, // Stripe sends it again.
+            Self::Busy | Self::NotStored(_) => StatusCode::SERVICE_UNAVAILABLE, // Stripe sends it again.
         }
     }
 
@@ -78,7 +92,9 @@ impl Refused {
         match self {
             Self::UnknownPath => "unknown_path",
             Self::Method => "method",
+            Self::Loop => "own_delivery",
             Self::Encoding => "content_encoding",
+            Self::Busy => "too_much_at_once",
             Self::Slow => "slow_body",
             Self::CutOff => "cut_off",
             Self::TooLarge => "too_large",
@@ -100,7 +116,7 @@ impl IntoResponse for Refused {
         let mut response = self.status().into_response();
         match self {
             // What is left of the body is not read, so the connection cannot be used again.
-            Self::TooLarge | Self::Slow | Self::Encoding => {
+            Self::TooLarge | Self::Slow | Self::Encoding | Self::Busy => {
                 response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
             }
             Self::Method => {
@@ -145,17 +161,23 @@ impl Gateway {
             return Err(Refused::Method);
         }
         let (parts, body) = request.into_parts();
+        // A delivery of ours that leads back here would be taken for a copy, and count as delivered.
+        if parts.headers.get(INSTANCE).is_some_and(|id| id.as_bytes() == self.instance.as_bytes()) {
+            return Err(Refused::Loop);
+        }
         if parts.headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
             return Err(Refused::Encoding);
         }
         let read = self.read(body, announced_length(&parts.headers));
-        let body = tokio::time::timeout(self.body_timeout, read).await.map_err(|_| Refused::Slow)??;
+        let (body, reading) = tokio::time::timeout(self.body_timeout, read).await.map_err(|_| Refused::Slow)??;
         let began = tokio::time::Instant::now();
         let now = self.clock.now();
         let source = &entry.source;
         let header = signature_header(&parts.headers);
         let verified =
             signature::verify(body, &header, &source.secrets, now, source.tolerance).map_err(Refused::Signature)?;
+        // From here on the writer's queue bounds what is held.
+        drop(reading);
         let skew = verified.skew_seconds();
         let inbound = Inbound::webhook(&source.name, verified, now);
         let (intake, destinations) = entry.route(inbound.envelope());
@@ -171,23 +193,29 @@ impl Gateway {
             }
         }
         if let (Some(key), Ingested::New { .. }) = (noted, ingested) {
-            warn!(source.name = %source.name, event.key = %key, intake = intake.as_str(), "stored a request that is no event, or one that Stripe expects the app itself to answer");
+            let name = source.name.clone();
+            // On a task of its own: a log that is slow to take a line must not hold up the answer.
+            tokio::spawn(async move {
+                warn!(source.name = %name, event.key = %key, intake = intake.as_str(), "stored a request that is no event, or one that Stripe expects the app itself to answer");
+            });
         }
         Ok(StatusCode::OK)
     }
 
-    async fn read(&self, mut body: Body, announced: Option<usize>) -> Result<Bytes, Refused> {
+    async fn read(&self, mut body: Body, announced: Option<usize>) -> Result<(Bytes, Held), Refused> {
         if announced.is_some_and(|length| length > self.body_bytes) {
             return Err(Refused::TooLarge);
         }
         // The usual body comes in one piece and is passed on as it came, without a copy.
         let mut whole: Option<Bytes> = None;
         let mut pieces = BytesMut::new();
+        let mut held = Held(None);
         while let Some(frame) = body.frame().await {
             let Ok(piece) = frame.map_err(|_| Refused::CutOff)?.into_data() else { continue };
             if pieces.len() + whole.as_ref().map_or(0, Bytes::len) + piece.len() > self.body_bytes {
                 return Err(Refused::TooLarge);
             }
+            held.add(&self.reading, piece.len())?;
             if whole.is_none() && pieces.is_empty() {
                 whole = Some(piece);
                 continue;
@@ -202,7 +230,22 @@ impl Gateway {
             }
             pieces.extend_from_slice(&piece);
         }
-        Ok(whole.unwrap_or_else(|| pieces.freeze()))
+        Ok((whole.unwrap_or_else(|| pieces.freeze()), held))
+    }
+}
+
+/// A request's part of [`Gateway::reading`], given back when it goes.
+struct Held(Option<OwnedSemaphorePermit>);
+
+impl Held {
+    fn add(&mut self, reading: &Arc<Semaphore>, bytes: usize) -> Result<(), Refused> {
+        let bytes = u32::try_from(bytes).map_err(|_| Refused::TooLarge)?;
+        let more = Arc::clone(reading).try_acquire_many_owned(bytes).map_err(|_| Refused::Busy)?;
+        match &mut self.0 {
+            Some(permit) => permit.merge(more),
+            none => *none = Some(more),
+        }
+        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! A worker's hold on deliveries, and how it ends.
 
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +23,8 @@ pub struct ClaimRequest {
     pub limit: u32,
     /// Where to begin looking.
     pub from: Watermark,
+    /// Whose turn the odd one is when both retries and fresh ones wait.
+    pub odd_to_retries: bool,
     /// Take one delivery that lost leases, and nothing else; otherwise none of those.
     pub suspects: bool,
 }
@@ -44,8 +47,8 @@ impl Watermark {
         Self { received: Timestamp::from_millis(i64::MIN), retryable: Timestamp::from_millis(i64::MIN) };
 }
 
-/// A hold on one delivery. Only a store makes one.
-#[derive(Clone, Debug)]
+/// A claim on one delivery. Only a store makes one.
+#[derive(Clone)]
 pub struct Claim {
     pub(super) fence: i64,
     pub(super) progress: Progress,
@@ -56,6 +59,18 @@ pub struct Claim {
     pub(super) event_seq: i64,
     pub(super) event: Option<EventRecord>,
     pub(super) body: Option<Bytes>,
+}
+
+impl fmt::Debug for Claim {
+    /// Without the body, which no log may hold.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim")
+            .field("id", &self.progress.id)
+            .field("fence", &self.fence)
+            .field("destination", &self.destination)
+            .field("event_seq", &self.event_seq)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Claim {

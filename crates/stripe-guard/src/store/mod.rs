@@ -72,6 +72,8 @@ pub enum Operated {
     NotAllowed,
     /// There is no such delivery.
     NotFound,
+    /// A replay was asked for and the body has been pruned.
+    BodyGone,
 }
 
 /// What one step of pruning did.
@@ -121,8 +123,12 @@ pub trait Store: Views {
     /// Gives deliveries up.
     async fn discard(&self, ids: Vec<DeliveryId>, operator: Operator, now: Timestamp) -> Result<Vec<Operated>>;
 
-    /// Lets an event go that was kept back at the door, and answers how many deliveries that made.
+    /// Lets an event go that was kept back at the door, and answers how many deliveries that made:
+    /// none of an unreadable or pruned body, and none where there is one already.
     async fn deliver(&self, seq: i64, destinations: Vec<String>, operator: Operator, now: Timestamp) -> Result<u64>;
+
+    /// The inbox's own id, drawn when it was made.
+    async fn instance_id(&self) -> Result<String>;
 
     /// Says that this process lives, which also proves that an insert is possible.
     async fn beat(&self, owner: &str, now: Timestamp) -> Result<()>;

@@ -29,6 +29,8 @@ on_every_database! {
     an_event_goes_to_every_destination_that_takes_it,
     a_claim_takes_what_is_due_and_no_more_than_asked,
     retries_and_fresh_deliveries_share_a_claim,
+    retries_and_fresh_deliveries_take_turns_at_a_single_slot,
+    what_was_pruned_is_not_sent_again,
     no_delivery_is_claimed_twice_at_once,
     an_expired_lease_fences_the_old_worker,
     two_holds_on_one_delivery_in_one_batch_are_told_apart,
@@ -156,6 +158,32 @@ async fn retries_and_fresh_deliveries_share_a_claim(store: Shared) {
     let claims = store.claim(request(T0.plus(LEASE), 10)).await.unwrap();
     let retries = claims.iter().filter(|claim| matches!(claim.was(), State::Retryable { .. })).count();
     assert_eq!((claims.len(), retries), (10, 5));
+}
+
+async fn retries_and_fresh_deliveries_take_turns_at_a_single_slot(store: Shared) {
+    store.ingest(Arc::new((0..20).map(|n| arrival(n, T0)).collect())).await.unwrap();
+    let claims = store.claim(request(T0, 20)).await.unwrap();
+    store.settle(claims.iter().map(|claim| settlement(claim, Outcome::Failed, T0)).collect()).await.unwrap();
+    store.ingest(Arc::new((20..40).map(|n| arrival(n, T0)).collect())).await.unwrap();
+    let mut retries = 0;
+    for round in 0..20 {
+        let turn = stripe_guard::store::ClaimRequest { odd_to_retries: round % 2 == 0, ..request(T0.plus(LEASE), 1) };
+        let claim = store.claim(turn).await.unwrap().remove(0);
+        retries += usize::from(matches!(claim.was(), State::Retryable { .. }));
+    }
+    assert_eq!(retries, 10);
+}
+
+async fn what_was_pruned_is_not_sent_again(store: Shared) {
+    take(&store, 1, T0).await;
+    store.ingest(Arc::new(vec![arrival_for("stripe", "evt_2", &[], T0)])).await.unwrap();
+    let claim = store.claim(request(T0, 1)).await.unwrap().remove(0);
+    store.settle(vec![settlement(&claim, Outcome::Delivered, T0)]).await.unwrap();
+    assert_eq!(store.prune(T0.plus(LEASE), 0).await.unwrap().removed, 2);
+    assert_eq!(store.replay(vec![claim.id()], operator(), T0).await.unwrap(), [Operated::BodyGone]);
+    let kept = store.events_by_key("evt_2").await.unwrap().remove(0);
+    assert_eq!(store.deliver(kept.seq, vec!["app".to_owned()], operator(), T0).await.unwrap(), 0);
+    assert_eq!(store.event(kept.seq).await.unwrap().unwrap().intake, Intake::Unwanted);
 }
 
 async fn no_delivery_is_claimed_twice_at_once(store: Shared) {

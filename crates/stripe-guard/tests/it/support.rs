@@ -83,6 +83,7 @@ pub fn request(now: Timestamp, limit: u32) -> ClaimRequest {
         lease: LEASE,
         limit,
         from: Watermark::START,
+        odd_to_retries: false,
         suspects: false,
     }
 }

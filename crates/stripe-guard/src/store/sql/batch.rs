@@ -23,21 +23,17 @@ impl Batch {
         Self { sizes, width: row.matches('?').count() }
     }
 
-    /// Runs over all items and gathers the rows that come back, in no promised order.
-    ///
-    /// `before` are the arguments in the statement's head, `after` those in its tail; `bind` adds
-    /// those of one row.
+    /// Runs over all items and gathers the rows that come back, in no promised order; `bind` adds
+    /// the arguments of one row.
     pub(super) async fn fetch<C: Run, T: Sync>(
         &self,
         connection: &mut C,
         items: &[T],
-        before: &[Arg],
-        after: &[Arg],
         bind: impl Fn(&T, &mut Vec<Arg>) + Send + Sync,
     ) -> sqlx::Result<Vec<C::Row>> {
         let mut answers = Vec::with_capacity(items.len());
         for (piece, statement) in self.pieces(items) {
-            answers.extend(connection.fetch(statement.clone(), self.args(piece, before, after, &bind)).await?);
+            answers.extend(connection.fetch(statement.clone(), self.args(piece, &bind)).await?);
         }
         Ok(answers)
     }
@@ -51,7 +47,7 @@ impl Batch {
     ) -> sqlx::Result<u64> {
         let mut changed = 0;
         for (piece, statement) in self.pieces(items) {
-            changed += connection.change(statement.clone(), self.args(piece, &[], &[], &bind)).await?;
+            changed += connection.change(statement.clone(), self.args(piece, &bind)).await?;
         }
         Ok(changed)
     }
@@ -66,13 +62,11 @@ impl Batch {
         })
     }
 
-    fn args<T>(&self, piece: &[T], before: &[Arg], after: &[Arg], bind: impl Fn(&T, &mut Vec<Arg>)) -> Vec<Arg> {
-        let mut args = Vec::with_capacity(before.len() + piece.len() * self.width + after.len());
-        args.extend_from_slice(before);
+    fn args<T>(&self, piece: &[T], bind: impl Fn(&T, &mut Vec<Arg>)) -> Vec<Arg> {
+        let mut args = Vec::with_capacity(piece.len() * self.width);
         for item in piece {
             bind(item, &mut args);
         }
-        args.extend_from_slice(after);
         args
     }
 }

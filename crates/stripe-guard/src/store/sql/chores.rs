@@ -33,7 +33,7 @@ pub(super) async fn count_refusals<C: Run>(
             one.skew_seconds.into(),
         ]);
     };
-    statements.count_refusals.fetch(connection, refusals, &[], &[], bind).await?;
+    statements.count_refusals.fetch(connection, refusals, bind).await?;
     Ok(())
 }
 
@@ -63,6 +63,6 @@ pub(super) async fn prune<C: Run>(
         next = None;
     }
     let bind = |seq: &i64, args: &mut Vec<Arg>| args.push((*seq).into());
-    statements.delete_bodies.fetch(connection, &old, &[], &[], bind).await?;
+    statements.delete_bodies.fetch(connection, &old, bind).await?;
     Ok(Pruned { removed: old.len() as u64, next })
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use stripe_guard_core::{DeadLetterClass, DeliveryId, LOST_LEASES_MAX, LeaseOver, Outcome, Progress, State, Timestamp};
+use stripe_guard_core::{DeadLetterClass, DeliveryId, LeaseOver, Outcome, Progress, State, Timestamp};
 
 use super::dialect::{Arg, Cells, Run};
 use super::statements::Statements;
@@ -97,12 +97,8 @@ pub(super) async fn claim<C: Run>(
             Err(fault) => return Err(fault),
         }
     }
-    for row in fair_shares(rows, request.limit) {
-        let claim = take(row, request, &mut notes);
-        let state = match claim.progress.lost {
-            LOST_LEASES_MAX.. => State::DeadLetter { class: DeadLetterClass::Crashed },
-            _ => State::Processing { lease_until: claim.lease_until },
-        };
+    for row in fair_shares(rows, request.limit, request.odd_to_retries) {
+        let (claim, state) = take(row, request, &mut notes);
         taken.push(Taken { id: claim.id().get(), fence: claim.fence, state, lost: claim.progress.lost });
         claims.extend((!state.is_ended()).then_some(claim));
     }
@@ -110,7 +106,7 @@ pub(super) async fn claim<C: Run>(
         return Ok(Vec::new());
     }
     let bind = |taken: &Taken, args: &mut Vec<Arg>| bind_taken(taken, request, args);
-    let moved = statements.take.fetch(connection, &taken, &[], &[], bind).await?;
+    let moved = statements.take.fetch(connection, &taken, bind).await?;
     let moved = moved.iter().map(|row| row.int(0)).collect::<sqlx::Result<HashSet<_>>>()?;
     notes.retain(|note| moved.contains(&note.id));
     statements.insert_attempts.execute(connection, &notes, bind_note).await?;
@@ -118,33 +114,41 @@ pub(super) async fn claim<C: Run>(
     Ok(claims)
 }
 
-/// The claim on a row; a lease that it finds over leaves a note.
-fn take(row: DeliveryRow, request: &ClaimRequest, notes: &mut Vec<Note>) -> Claim {
+/// The claim on a row and the state it leads to; a lease that it finds over leaves a note.
+fn take(row: DeliveryRow, request: &ClaimRequest, notes: &mut Vec<Note>) -> (Claim, State) {
     let mut progress = row.progress;
-    if let State::Processing { lease_until } = row.state {
-        let (LeaseOver::Claim { lost, .. } | LeaseOver::Crashed { lost }) = progress.after_lost_lease();
+    let lease_until = request.now.plus(request.lease);
+    let mut state = State::Processing { lease_until };
+    if let State::Processing { lease_until: ended } = row.state {
+        progress.lost = match progress.after_lost_lease() {
+            LeaseOver::Claim { lost, .. } => lost,
+            LeaseOver::Crashed { lost } => {
+                state = State::DeadLetter { class: DeadLetterClass::Crashed };
+                lost
+            }
+        };
         notes.push(Note {
             id: progress.id.get(),
             fence: row.fence,
             round: progress.round,
             number: progress.attempts.saturating_add(1),
-            started_at: row.claimed_at.unwrap_or(lease_until),
+            started_at: row.claimed_at.unwrap_or(ended),
             outcome: Outcome::Lost,
             error: "the lease ran out before an outcome was settled",
         });
-        progress.lost = lost;
     }
-    Claim {
+    let claim = Claim {
         fence: row.fence + 1,
         progress,
         was: row.state,
-        lease_until: request.now.plus(request.lease),
+        lease_until,
         claimed_at: request.now,
         destination: row.destination,
         event_seq: row.event_seq,
         event: None,
         body: None,
-    }
+    };
+    (claim, state)
 }
 
 fn bind_taken(taken: &Taken, request: &ClaimRequest, args: &mut Vec<Arg>) {
@@ -204,8 +208,8 @@ async fn due<C: Run>(
 }
 
 /// At most `limit` rows: leases that ran out first, then retries and fresh ones by halves, each
-/// filling what the other leaves.
-fn fair_shares(rows: Vec<DeliveryRow>, limit: u32) -> Vec<DeliveryRow> {
+/// filling what the other leaves. The odd one goes by turns: a busy worker asks for one at a time.
+fn fair_shares(rows: Vec<DeliveryRow>, limit: u32, odd_to_retries: bool) -> Vec<DeliveryRow> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let (mut leases, mut retries, mut fresh) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {
@@ -217,7 +221,8 @@ fn fair_shares(rows: Vec<DeliveryRow>, limit: u32) -> Vec<DeliveryRow> {
     }
     leases.truncate(limit);
     let left = limit - leases.len();
-    let of_retries = retries.len().min((left / 2).max(left.saturating_sub(fresh.len())));
+    let half = left / 2 + usize::from(odd_to_retries && left % 2 == 1);
+    let of_retries = retries.len().min(half.max(left.saturating_sub(fresh.len())));
     retries.truncate(of_retries);
     fresh.truncate(left - of_retries);
     leases.into_iter().chain(retries).chain(fresh).collect()
@@ -231,13 +236,17 @@ pub(super) async fn fill<C: Run>(
 ) -> Result<(), Fault> {
     let rows = statements
         .events_with_bodies
-        .fetch(connection, claims, &[], &[], |claim: &Claim, args: &mut Vec<Arg>| args.push(claim.event_seq.into()))
+        .fetch(connection, claims, |claim: &Claim, args: &mut Vec<Arg>| args.push(claim.event_seq.into()))
         .await?;
     let mut events = HashMap::with_capacity(rows.len());
     for row in &rows {
-        // A corrupt event leaves its claim without one, which ends as `internal`.
-        if let Ok(event) = views::event(row) {
-            events.insert(event.seq, (event, row.opt_bytes(views::EVENT_WIDTH)?.map(Bytes::from)));
+        match views::event(row) {
+            Ok(event) => {
+                events.insert(event.seq, (event, row.opt_bytes(views::EVENT_WIDTH)?.map(Bytes::from)));
+            }
+            // Its claim is left without an event, and ends as `internal`.
+            Err(Fault::Ours(StoreError::Corrupt { .. })) => {}
+            Err(fault) => return Err(fault),
         }
     }
     for claim in claims {
@@ -254,6 +263,11 @@ mod tests {
 
     #[track_caller]
     fn check(counts: (usize, usize, usize), limit: u32, expected: (usize, usize, usize)) {
+        check_turn(counts, limit, false, expected);
+    }
+
+    #[track_caller]
+    fn check_turn(counts: (usize, usize, usize), limit: u32, odd_to_retries: bool, expected: (usize, usize, usize)) {
         let at = Timestamp::from_secs(0);
         let row = |state| DeliveryRow {
             event_seq: 1,
@@ -274,7 +288,7 @@ mod tests {
         rows.extend((0..counts.0).map(|_| row(State::Processing { lease_until: at })));
         rows.extend((0..counts.1).map(|_| row(State::Retryable { due_at: at })));
         rows.extend((0..counts.2).map(|_| row(State::Received { due_at: Some(at) })));
-        let got = fair_shares(rows, limit);
+        let got = fair_shares(rows, limit, odd_to_retries);
         let count = |name| got.iter().filter(|row| row.state.name() == name).count();
         assert_eq!((count("processing"), count("retryable"), count("received")), expected);
     }
@@ -289,5 +303,8 @@ mod tests {
         check((20, 100, 100), 10, (10, 0, 0));
         check((0, 1, 100), 1, (0, 0, 1));
         check((0, 3, 3), 100, (0, 3, 3));
+        check_turn((0, 1, 100), 1, true, (0, 1, 0));
+        check_turn((0, 100, 100), 3, true, (0, 2, 1));
+        check_turn((0, 0, 100), 1, true, (0, 0, 1));
     }
 }

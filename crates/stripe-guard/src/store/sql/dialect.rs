@@ -93,6 +93,8 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     const KEY: &'static str;
     /// The type of bytes.
     const BYTES: &'static str;
+    /// A text of 32 random hex digits.
+    const RANDOM_ID: &'static str;
     /// What keeps a table in the order of its key.
     const CLUSTERED: &'static str;
 
@@ -123,6 +125,7 @@ pub(super) fn statement<D: Dialect>(text: &str, qualifier: &str) -> Statement {
         .replace("{id}", D::ID)
         .replace("{key}", D::KEY)
         .replace("{bytes}", D::BYTES)
+        .replace("{random_id}", D::RANDOM_ID)
         .replace("{clustered}", D::CLUSTERED);
     // Shared, because each use clones it.
     AssertSqlSafe(Arc::<str>::from(sql)).into_sql_str()

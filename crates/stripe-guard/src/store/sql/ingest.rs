@@ -15,7 +15,7 @@ pub(super) async fn ingest<C: Run>(
     arrivals: &[Arrival],
 ) -> Result<Vec<Ingested>, Fault> {
     // Asked is what went in, not whether something exists: the others were here already.
-    let inserted = statements.insert_events.fetch(connection, arrivals, &[], &[], bind_event).await?;
+    let inserted = statements.insert_events.fetch(connection, arrivals, bind_event).await?;
     let mut fresh = HashMap::with_capacity(inserted.len());
     for row in &inserted {
         fresh.insert((row.text_ref(1)?, row.text_ref(2)?), row.int(0)?);

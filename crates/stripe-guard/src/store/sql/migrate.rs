@@ -18,18 +18,50 @@ pub(in crate::store) async fn migrate<D: Dialect>(
     run::<D>(connection, qualifier).await.map_err(Fault::into_error::<D>)
 }
 
+/// Checks that the schema is one that this binary can work with, and changes nothing: a command
+/// beside a running server must not change the tables under it.
+pub(in crate::store) async fn check_schema<D: Dialect>(
+    connection: &mut <D::Db as sqlx::Database>::Connection,
+    qualifier: &str,
+) -> Result<(), StoreError> {
+    let none =
+        |_| StoreError::Open("the database holds no inbox yet; start `stripe-guard serve` once to make it".to_owned());
+    let (found, oldest) = versions::<D>(connection, qualifier).await.map_err(none)?;
+    too_new(found, oldest)?;
+    if found < VERSION {
+        return Err(StoreError::Open(format!(
+            "the database has schema version {found} and this stripe-guard needs {VERSION}; start `stripe-guard serve` of this release once, which brings it up to date"
+        )));
+    }
+    Ok(())
+}
+
+async fn versions<D: Dialect>(
+    connection: &mut <D::Db as sqlx::Database>::Connection,
+    qualifier: &str,
+) -> Result<(i64, i64), Fault> {
+    let one = |text: &str| statement::<D>(text, qualifier);
+    let found = version(connection, one("SELECT value FROM {p}meta WHERE name = 'schema_version'")).await?;
+    let oldest = version(connection, one("SELECT value FROM {p}meta WHERE name = 'schema_suits_from'")).await?;
+    Ok((found, oldest))
+}
+
+fn too_new(found: i64, oldest: i64) -> Result<(), StoreError> {
+    if oldest <= VERSION {
+        return Ok(());
+    }
+    Err(StoreError::Open(format!(
+        "the database has schema version {found}, which needs a newer stripe-guard: this one knows version {VERSION}. \
+         Install the release that wrote it, or restore a backup from before the upgrade"
+    )))
+}
+
 async fn run<D: Dialect>(connection: &mut <D::Db as sqlx::Database>::Connection, qualifier: &str) -> Result<(), Fault> {
     let one = |text: &str| statement::<D>(text, qualifier);
     let mut tx = connection.begin_with(D::BEGIN.into_sql_str()).await?;
     tx.fetch(one(META), Vec::new()).await?;
-    let found = version(&mut *tx, one("SELECT value FROM {p}meta WHERE name = 'schema_version'")).await?;
-    let oldest = version(&mut *tx, one("SELECT value FROM {p}meta WHERE name = 'schema_suits_from'")).await?;
-    if oldest > VERSION {
-        return Err(Fault::Ours(StoreError::Open(format!(
-            "the database has schema version {found}, which needs a newer stripe-guard: this one knows version {VERSION}. \
-             Install the release that wrote it, or restore a backup from before the upgrade"
-        ))));
-    }
+    let (found, oldest) = versions::<D>(&mut tx, qualifier).await?;
+    too_new(found, oldest).map_err(Fault::Ours)?;
     for (number, suits_from, statements) in MIGRATIONS.iter().filter(|(number, ..)| *number > found) {
         for text in *statements {
             tx.fetch(one(text), Vec::new()).await?;

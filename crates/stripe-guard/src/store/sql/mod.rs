@@ -21,7 +21,7 @@ use stripe_guard_core::{DeliveryId, Timestamp};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 pub(super) use dialect::{Arg, Cells, Dialect, Run};
-pub(super) use migrate::migrate;
+pub(super) use migrate::{check_schema, migrate};
 
 use super::{
     Arrival, Claim, ClaimRequest, Ingested, Operated, Operator, Pruned, RefusalRecord, Result, Settled, Settlement,
@@ -125,7 +125,7 @@ impl<D: Dialect> Inner<D> {
     async fn begin(&self) -> Result<Writing<D>, Fault> {
         let turn = Arc::clone(&self.turn).lock_owned().await;
         if *turn == Doubt::Yes {
-            return Err(sqlx::Error::PoolClosed.into());
+            return Err(Fault::Ours(StoreError::Fatal(sqlx::Error::PoolClosed)));
         }
         Ok(Writing { tx: self.write.begin_with(D::BEGIN.into_sql_str()).await?, turn })
     }
@@ -146,6 +146,18 @@ impl<D: Dialect> Inner<D> {
         if matches!(error, StoreError::Fatal(_)) {
             *self.turn.lock().await = Doubt::Yes;
         }
+    }
+
+    async fn fill(&self, claims: &mut [Claim]) -> Result<(), Fault> {
+        let mut reader = self.reader().await?;
+        claim::fill(&self.statements, &mut *reader, claims).await
+    }
+
+    async fn release(&self, claims: &[Claim], now: Timestamp) -> Result<Vec<Settled>, Fault> {
+        let mut writing = self.begin().await?;
+        let answers = settle::release(&self.statements, &mut *writing.tx, claims, now).await?;
+        self.commit(writing).await?;
+        Ok(answers)
     }
 
     async fn reader(&self) -> Result<sqlx::pool::PoolConnection<D::Db>, Fault> {
@@ -175,8 +187,11 @@ where
             inner.commit(writing).await?;
             if !claims.is_empty() {
                 // Bodies never change, so they are read outside the transaction that others wait for.
-                let mut reader = inner.reader().await?;
-                claim::fill(&inner.statements, &mut *reader, &mut claims).await?;
+                if let Err(fault) = inner.fill(&mut claims).await {
+                    // Nobody would know of these claims, and each would cost its delivery a lease.
+                    inner.release(&claims, request.now).await?;
+                    return Err(fault);
+                }
             }
             Ok(claims)
         })
@@ -200,13 +215,7 @@ where
     }
 
     async fn release(&self, claims: Vec<Claim>, now: Timestamp) -> Result<Vec<Settled>> {
-        self.owned(|inner| async move {
-            let mut writing = inner.begin().await?;
-            let answers = settle::release(&inner.statements, &mut *writing.tx, &claims, now).await?;
-            inner.commit(writing).await?;
-            Ok(answers)
-        })
-        .await
+        self.owned(|inner| async move { inner.release(&claims, now).await }).await
     }
 
     async fn replay(&self, ids: Vec<DeliveryId>, operator: Operator, now: Timestamp) -> Result<Vec<Operated>> {
@@ -228,6 +237,15 @@ where
                 operate::deliver(&inner.statements, &mut *writing.tx, seq, &destinations, &operator, now).await?;
             inner.commit(writing).await?;
             Ok(made)
+        })
+        .await
+    }
+
+    async fn instance_id(&self) -> Result<String> {
+        let sql = self.inner.statements.instance_id.clone();
+        self.view(sql, Vec::new(), |rows| match rows.first() {
+            Some(row) => Ok(row.text(0)?),
+            None => Err(Fault::corrupt("meta", 0, "there is no instance_id")),
         })
         .await
     }

@@ -54,7 +54,9 @@ pub(super) async fn operate<C: Run>(
             None => Operated::NotFound,
             Some(row) => {
                 let row = DeliveryRow::read(row)?;
+                let gone = matches!(verb, Verb::Replay) && !has_body(statements, connection, row.event_seq).await?;
                 match verb.apply(&row, now) {
+                    Ok(_) if gone => Operated::BodyGone,
                     Ok((state, progress)) => write(statements, connection, &row, state, &progress).await?,
                     Err(answer) => answer,
                 }
@@ -73,7 +75,13 @@ fn word(answer: Operated) -> &'static str {
         Operated::AlreadyOpen => "already open",
         Operated::NotAllowed => "not allowed",
         Operated::NotFound => "not found",
+        Operated::BodyGone => "body gone",
     }
+}
+
+/// What was pruned cannot be sent any more, and would only end as our own fault.
+async fn has_body<C: Run>(statements: &Statements, connection: &mut C, seq: i64) -> Result<bool, Fault> {
+    Ok(!connection.fetch(statements.has_body.clone(), vec![seq.into()]).await?.is_empty())
 }
 
 async fn write<C: Run>(
@@ -134,7 +142,8 @@ pub(super) async fn deliver<C: Run>(
     let found = connection.fetch(statements.event_by_seq.clone(), vec![seq.into()]).await?;
     let Some(event) = found.first().map(views::event).transpose()? else { return Ok(0) };
     // What is no event has nothing to be delivered as; a person can look at its bytes.
-    let destinations = if event.intake == Intake::Unreadable { &[] } else { destinations };
+    let sendable = event.intake != Intake::Unreadable && has_body(statements, connection, seq).await?;
+    let destinations = if sendable { destinations } else { &[] };
     let bind = |destination: &String, args: &mut Vec<Arg>| {
         let now = now.as_millis();
         args.extend([seq.into(), event.key.as_str().into(), destination.as_str().into(), now.into(), now.into()]);

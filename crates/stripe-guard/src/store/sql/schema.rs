@@ -18,6 +18,7 @@ pub(crate) const META: &str = "CREATE TABLE IF NOT EXISTS {p}meta (
 )";
 
 const INITIAL: &[&str] = &[
+    "INSERT INTO {p}meta (name, value) VALUES ('instance_id', {random_id})",
     // Narrow and for ever: identities outlive bodies, so that a copy is always recognised.
     "CREATE TABLE {p}events (
         seq          {id},

@@ -89,7 +89,7 @@ async fn apply<C: Run>(
             i64::from(one.lost).into(),
         ]);
     };
-    let rows = statements.apply.fetch(connection, moves, &[], &[], bind).await?;
+    let rows = statements.apply.fetch(connection, moves, bind).await?;
     Ok(rows.iter().map(|row| Ok((row.int(0)?, row.int(1)?))).collect::<sqlx::Result<_>>()?)
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Statements {
     pub(super) operate: Statement,
     pub(super) event_by_seq: Statement,
     pub(super) accept_event: Statement,
+    pub(super) has_body: Statement,
+    pub(super) instance_id: Statement,
     pub(super) insert_audit: Statement,
     // Chores.
     pub(super) beat: Statement,
@@ -113,7 +115,7 @@ impl Statements {
             ),
             events_with_bodies: many(
                 &format!(
-                    "SELECT {EVENT_COLUMNS}, 0, 0, b.bytes FROM {{p}}events e LEFT JOIN {{p}}bodies b ON b.seq = e.seq WHERE e.seq IN ("
+                    "SELECT {EVENT_COLUMNS}, CAST(0 AS BIGINT), CAST(0 AS BIGINT), b.bytes FROM {{p}}events e LEFT JOIN {{p}}bodies b ON b.seq = e.seq WHERE e.seq IN ("
                 ),
                 "?",
                 ")",
@@ -141,6 +143,8 @@ impl Statements {
             accept_event: one(
                 "UPDATE {p}events SET intake = 'accepted' WHERE seq = ? AND intake IN ('unwanted', 'quarantined') RETURNING seq",
             ),
+            has_body: one("SELECT seq FROM {p}bodies WHERE seq = ?"),
+            instance_id: one("SELECT value FROM {p}meta WHERE name = 'instance_id'"),
             insert_audit: one(
                 "INSERT INTO {p}audit (at, actor, action, subject, answer, reason) VALUES (?, ?, ?, ?, ?, ?)",
             ),

@@ -18,6 +18,7 @@ impl Dialect for SqliteDialect {
     /// Only this spelling is the row's own number; any other costs a second tree.
     const KEY: &'static str = "INTEGER PRIMARY KEY";
     const BYTES: &'static str = "BLOB";
+    const RANDOM_ID: &'static str = "lower(hex(randomblob(16)))";
     const CLUSTERED: &'static str = "WITHOUT ROWID";
 
     /// Without numbers: SQLite looks a numbered one up by name, each time, one after the other.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _};
 
-use super::sql::{Dialect as _, SqlStore, migrate};
+use super::sql::{Dialect as _, SqlStore, check_schema, migrate};
 use super::{BUSY_TIMEOUT, Store, StoreError};
 use checkpoint::{WAL_BYTES_MAX, checkpointer};
 use dialect::{SqliteDialect, primary_code};
@@ -34,6 +34,9 @@ const READER_CACHE: &str = "-2048";
 
 /// How long several processes that open a new file wait for each other.
 const OPEN_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a command that only looks waits for `serve` to make its tables.
+const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where a SQLite inbox is.
 #[derive(Clone, Debug)]
@@ -96,12 +99,17 @@ async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<
     let cannot = |error: sqlx::Error| StoreError::Open(format!("cannot open the database {shown}: {}", plain(&error)));
     let mut first = connect_patiently(&options).await.map_err(cannot)?;
     check(&mut first, synchronous).await?;
-    migrate::<SqliteDialect>(&mut first, &file.table_prefix).await.map_err(|error| match error {
+    let prepared = if file.create {
+        migrate::<SqliteDialect>(&mut first, &file.table_prefix).await
+    } else {
+        check_patiently(&mut first, &file.table_prefix).await
+    };
+    prepared.map_err(|error| match error {
         StoreError::Open(_) => error,
         other => StoreError::Open(format!("cannot prepare the database {shown}: {other}")),
     })?;
     if file.exclusive {
-        empty_log(&mut first).await.map_err(cannot)?;
+        empty_log(&mut first).await?;
     }
     first.close().await.map_err(cannot)?;
     let pool = |connections| {
@@ -136,6 +144,21 @@ fn lock(path: &Path) -> Result<File, StoreError> {
             path.display()
         ))),
         Err(TryLockError::Error(error)) => Err(cannot(error)),
+    }
+}
+
+/// Checks the schema; a file without one may be new, and `serve` at work on it.
+async fn check_patiently(connection: &mut SqliteConnection, prefix: &str) -> Result<(), StoreError> {
+    let mut left = LOOK_PATIENCE;
+    loop {
+        match check_schema::<SqliteDialect>(connection, prefix).await {
+            Err(StoreError::Open(_)) if !left.is_zero() => {
+                let nap = Duration::from_millis(100);
+                left = left.saturating_sub(nap);
+                nap_between_tries(nap).await;
+            }
+            answer => return answer,
+        }
     }
 }
 
@@ -174,10 +197,23 @@ async fn connect_in_wal_mode(options: &SqliteConnectOptions) -> Result<SqliteCon
 /// After a failed flush the kernel may hold pages that never reached the disk and that it takes for
 /// clean: the log reads well, no later flush would write it, and a copy of such an event would be
 /// acknowledged as stored. Copied into the file, its pages are written anew. A reader in another
-/// process may keep the log from being emptied, not from being copied.
-async fn empty_log(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    connection.fetch_one("PRAGMA wal_checkpoint(TRUNCATE)").await?;
-    Ok(())
+/// process is in the way of that, so it is waited for.
+async fn empty_log(connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    let mut left = OPEN_PATIENCE;
+    while !left.is_zero() {
+        let row = connection.fetch_one("PRAGMA wal_checkpoint(TRUNCATE)").await.map_err(SqliteDialect::classify)?;
+        let cell = |column: usize| row.try_get::<i64, _>(column).map_err(SqliteDialect::classify);
+        if cell(0)? == 0 && cell(1)? == cell(2)? {
+            return Ok(());
+        }
+        let nap = Duration::from_millis(200);
+        left = left.saturating_sub(nap + BUSY_TIMEOUT);
+        nap_between_tries(nap).await;
+    }
+    Err(StoreError::Open(
+        "another program reads the database and keeps its log from being moved into the file; end it and start again"
+            .to_owned(),
+    ))
 }
 
 /// Whether the writer's connection can be used again.

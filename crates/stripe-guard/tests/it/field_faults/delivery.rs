@@ -169,8 +169,61 @@ async fn an_app_that_hangs_is_unreachable_in_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_app_that_sends_one_byte_a_second_is_cut_off() {
-    ends(Behaviour::drip(200), Outcome::TimedOut, 3, "dead_letter", Some("unreachable")).await;
+async fn an_answer_of_one_byte_a_second_is_judged_by_its_head() {
+    ends(Behaviour::drip(200), Outcome::Delivered, 1, "processed", None).await;
+    ends(Behaviour::drip(500), Outcome::Failed, 3, "dead_letter", Some("exhausted")).await;
+    ends(Behaviour::CutShort { status: 201 }, Outcome::Delivered, 1, "processed", None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_that_leads_back_here_fails_instead_of_counting_as_done() {
+    // By a name that the configuration cannot know for its own.
+    let rig = Rig::start().await;
+    let mut settings = rig.settings.clone();
+    settings.destinations[0].url = rig.url("stripe").parse().unwrap();
+    settings.destinations[0].retry = RetryPolicy { budget: Budget::Attempts(2), ..eager() };
+    rig.engine().reload(&settings);
+    rig.post(body("evt_1", "invoice.paid")).await;
+    let delivery = rig.settled(1).await.remove(0);
+    assert_eq!(delivery.state.class().map(stripe_guard_core::DeadLetterClass::as_str), Some("exhausted"));
+    assert_eq!(rig.store().attempts(delivery.id).await.unwrap()[0].status, Some(508));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_claimed_after_the_stop() {
+    let mut rig = Rig::start_with(|settings| settings.destinations[0].concurrency = 2).await;
+    rig.app.set_behaviour(Behaviour::slow(Duration::from_millis(600), 200));
+    for n in 0..20 {
+        rig.post(body(&format!("evt_{n}"), "invoice.paid")).await;
+    }
+    rig.app_has(2).await;
+    rig.stop().await;
+    assert_eq!(rig.app.arrivals(), 2, "the slots that came free were left so");
+    assert_eq!(
+        rig.number("SELECT COUNT(*) FROM stripe_guard_deliveries WHERE state = 'received' AND fence = 0").await,
+        18
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_destination_shows_zero() {
+    let rig = Rig::start().await;
+    let shows = async |line: &str| {
+        for _ in 0..1000 {
+            if rig.admin("/metrics").await.1.contains(line) {
+                return;
+            }
+            crate::rig::pause().await;
+        }
+        panic!("the metrics do not show {line}");
+    };
+    let held = tokio_util::sync::CancellationToken::new();
+    rig.app.set_behaviour(Behaviour::Held { until: held.clone(), reply: Reply::new(200) });
+    rig.post(body("evt_1", "invoice.paid")).await;
+    shows("stripe_guard_deliveries{destination=\"app\",state=\"processing\"} 1").await;
+    held.cancel();
+    shows("stripe_guard_deliveries{destination=\"app\",state=\"processing\"} 0").await;
+    shows("stripe_guard_oldest_undelivered_seconds{destination=\"app\"} 0").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

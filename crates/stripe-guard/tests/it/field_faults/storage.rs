@@ -80,6 +80,18 @@ async fn an_old_binary_stops_at_a_newer_schema() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn only_serve_changes_the_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("inbox.db");
+    std::fs::write(&path, "").unwrap();
+    let look = stripe_guard::store::SqliteFile { create: false, ..sqlite_file(&path) };
+    let Err(StoreError::Open(why)) = open_sqlite(&look).await else { panic!("it was opened") };
+    assert!(why.contains("no inbox yet"), "{why}");
+    open_sqlite(&sqlite_file(&path)).await.unwrap();
+    open_sqlite(&look).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_inbox_is_refused_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("inbox.db");
