@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn article_2_the_window_is_three_days_and_excludes_held_time() {
+    fn article_s2_the_window_is_three_days_and_excludes_held_time() {
         let fail = |now, held, counted| {
             let situation = Situation { held, counted, ..at(now) };
             progress(40, 0).after(Outcome::Failed, &RetryPolicy::default(), &situation).state.is_ended()

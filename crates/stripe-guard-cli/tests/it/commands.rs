@@ -113,7 +113,7 @@ fn secrets_come_from_the_command_line_a_variable_a_file_or_the_configuration() {
 }
 
 #[test]
-fn field_fault_76_no_secret_leaves_in_any_output() {
+fn fault_76_no_secret_leaves_in_any_output() {
     // The runs themselves look for the canary.
     let misplaced = format!(
         "listen = \"{CANARY}\"\n{CANARY} = 1\n[sources.stripe]\nmode = \"{CANARY}\"\naccounts = \"{CANARY}\"\n\

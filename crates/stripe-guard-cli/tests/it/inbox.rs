@@ -223,7 +223,7 @@ fn what_is_not_there_is_said_in_one_sentence() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn field_fault_6_a_wrong_secret_shows_its_reason_and_its_last_time() {
+async fn fault_6_a_wrong_secret_shows_its_reason_and_its_last_time() {
     let folder = folder();
     let server = folder.serve(&["--forward-to", "http://127.0.0.1:9/nobody"]);
     let stranger =

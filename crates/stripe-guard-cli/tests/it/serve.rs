@@ -75,7 +75,7 @@ fn two_servers_never_share_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn field_fault_3_white_space_round_a_secret_is_dropped_and_said_once() {
+async fn fault_3_white_space_round_a_secret_is_dropped_and_said_once() {
     let app = app(200).await;
     let folder = folder()
         .with_file("secret", format!("{CANARY}\n"))
@@ -133,7 +133,7 @@ async fn a_reload_takes_a_rolled_secret_and_loses_no_request() {
 }
 
 #[test]
-fn field_fault_60_processes_that_open_a_new_file_at_once_never_find_it_locked() {
+fn fault_60_processes_that_open_a_new_file_at_once_never_find_it_locked() {
     for with_file in [true, false, true, false] {
         let folder = if with_file { folder().with_file("stripe-guard.db", "") } else { folder() };
         let look = |command: &'static [&'static str]| (0..3).map(move |_| command);
@@ -153,7 +153,7 @@ fn field_fault_60_processes_that_open_a_new_file_at_once_never_find_it_locked() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn field_fault_76_the_most_detailed_log_shows_no_secret_no_signature_and_no_body() {
+async fn fault_76_the_most_detailed_log_shows_no_secret_no_signature_and_no_body() {
     const PERSON: &str = "canary-person";
     let app = app(Script::always(200).on_type("charge.refunded", 410)).await;
     let key = "canaryKeyOfTheLedgerDestination";

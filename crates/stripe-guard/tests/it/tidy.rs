@@ -1,4 +1,4 @@
-//! House rules that a test can hold: layers, file sizes, words.
+//! House rules that a test can hold: layers, a pure core, SQL in the store alone, small files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

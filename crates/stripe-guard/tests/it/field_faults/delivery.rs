@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stripe_guard::clock::{Clock as _, SystemClock};
-use stripe_guard::store::Settled;
+use stripe_guard::store::{ClaimRequest, Settled, open_sqlite};
 use stripe_guard_core::{Budget, Outcome, RetryPolicy, State};
 use stripe_guard_sandbox::{Behaviour, Reply, Script};
+use tokio_util::sync::CancellationToken;
 
 use crate::rig::{Rig, eager};
-use crate::support::{LEASE, T0, arrival, arrival_for, body, operator, request, settlement, sqlite};
+use crate::support::{LEASE, T0, arrival, arrival_for, body, operator, request, settlement, sqlite, sqlite_file};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fault_36_an_app_that_needs_nearly_all_the_time_sees_one_request_at_once() {
@@ -54,12 +55,23 @@ async fn fault_37_a_late_finish_and_the_taker_of_the_lease_do_not_undo_each_othe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn article_50_and_51_what_is_being_sent_is_held_by_one_worker() {
+async fn article_50_two_workers_never_hold_one_delivery() {
     let inbox = sqlite().await;
     inbox.store.ingest(Arc::new(vec![arrival(1, T0)])).await.unwrap();
     let (one, two) = tokio::join!(inbox.store.claim(request(T0, 1)), inbox.store.claim(request(T0, 1)));
     assert_eq!(one.unwrap().len() + two.unwrap().len(), 1);
-    assert_eq!(inbox.store.deliveries_of("evt_1").await.unwrap()[0].state.name(), "processing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn article_51_what_is_being_sent_is_seen_as_being_sent() {
+    let rig = Rig::start().await;
+    let held = CancellationToken::new();
+    rig.app.set_behaviour(Behaviour::Held { until: held.clone(), reply: Reply::new(200) });
+    rig.post(body("evt_1", "invoice.paid")).await;
+    rig.app_has(1).await;
+    assert_eq!(rig.deliveries().await[0].state.name(), "processing");
+    held.cancel();
+    assert_eq!(rig.settled(1).await[0].state, State::Processed);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,15 +87,27 @@ async fn fault_38_rows_of_another_destination_do_not_hide_what_is_due() {
 async fn fault_39_an_old_lease_is_never_taken_for_our_own() {
     let mut rig = Rig::start().await;
     rig.app.set_behaviour(Behaviour::Hang);
-    rig.post(body("evt_1", "invoice.paid")).await;
+    rig.stop().await;
+    // The process before this one, which ended without a word.
+    let before = open_sqlite(&sqlite_file(&rig.path)).await.unwrap();
+    let now = SystemClock.now();
+    before.store.ingest(Arc::new(vec![arrival(1, now)])).await.unwrap();
+    let claim = ClaimRequest { owner: "old-host".to_owned(), ..request(now, 1) };
+    assert_eq!(before.store.claim(claim).await.unwrap().len(), 1);
+    before.store.close().await;
+    rig.start_again().await;
+    SystemClock.sleep(Duration::from_millis(300)).await;
+    assert_eq!(rig.app.arrivals(), 0, "the old lease still runs");
+    rig.age(i64::try_from(LEASE.as_secs()).unwrap()).await;
     rig.app_has(1).await;
-    let mut owners = Vec::new();
-    for _ in 0..2 {
-        owners.push(rig.number("SELECT COUNT(DISTINCT owner) FROM stripe_guard_processes").await);
-        rig.stop().await;
-        rig.start_again().await;
-    }
-    assert_eq!(owners, [1, 2], "each start has an id of its own");
+    let mine = "SELECT COUNT(*) FROM stripe_guard_deliveries d JOIN stripe_guard_processes p ON p.owner = d.owner \
+        WHERE d.state = 'processing' AND d.fence = 2 AND d.owner <> 'old-host'";
+    assert_eq!(rig.number(mine).await, 1, "it is held under another name");
+    assert_eq!(rig.number("SELECT COUNT(DISTINCT owner) FROM stripe_guard_processes").await, 2, "each start has one");
+    rig.app.set_behaviour(200);
+    rig.stop().await;
+    rig.start_again().await;
+    assert_eq!(rig.settled(1).await[0].state, State::Processed);
 }
 
 #[tokio::test(flavor = "multi_thread")]

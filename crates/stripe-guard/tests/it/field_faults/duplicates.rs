@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stripe_guard::clock::{Clock as _, SystemClock};
-use stripe_guard_core::{Outcome, SigningSecret, TEST_EVENT_ID};
+use stripe_guard_core::{Outcome, SigningSecret, State, TEST_EVENT_ID};
 use stripe_guard_sandbox::{Behaviour, Script};
 use tokio_util::sync::CancellationToken;
 
 use crate::rig::{Rig, destination, source};
-use crate::support::{LEASE, OTHER_SECRET, body, operator, secret};
+use crate::support::{LEASE, OTHER_SECRET, T0, arrival, body, operator, request, secret};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fault_22_a_duplicate_is_never_an_error() {
@@ -96,8 +96,8 @@ async fn fault_26_claimed_then_crashed() {
     // A process that stores and claims, and is never heard of again.
     let opened = stripe_guard::store::open_sqlite(&crate::support::sqlite_file(&rig.path)).await.unwrap();
     let now = SystemClock.now();
-    opened.store.ingest(Arc::new(vec![crate::support::arrival(1, now)])).await.unwrap();
-    assert_eq!(opened.store.claim(crate::support::request(now, 1)).await.unwrap().len(), 1);
+    opened.store.ingest(Arc::new(vec![arrival(1, now)])).await.unwrap();
+    assert_eq!(opened.store.claim(request(now, 1)).await.unwrap().len(), 1);
     opened.store.close().await;
     rig.start_again().await;
     rig.post(body("evt_1", "invoice.paid")).await;
@@ -110,21 +110,32 @@ async fn fault_26_claimed_then_crashed() {
     assert_eq!(outcomes, [Outcome::Lost, Outcome::Delivered]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn article_5_and_6_a_crash_in_the_middle_leaves_a_trace_and_a_way_on() {
-    // The receipt is committed before any work, and an abandoned claim ends with its lease.
-    fault_26_shape().await;
+/// An inbox in which a process has stored an event and claimed it, and is never heard of again; and
+/// the next process on its file.
+async fn crashed_while_claimed() -> (crate::support::Inbox, stripe_guard::store::Opened) {
+    let inbox = crate::support::sqlite().await;
+    inbox.store.ingest(Arc::new(vec![arrival(1, T0)])).await.unwrap();
+    assert_eq!(inbox.store.claim(request(T0, 1)).await.unwrap().len(), 1);
+    let next = stripe_guard::store::open_sqlite(&crate::support::sqlite_file(&inbox.path)).await.unwrap();
+    (inbox, next)
 }
 
-async fn fault_26_shape() {
-    let inbox = crate::support::sqlite().await;
-    inbox.store.ingest(Arc::new(vec![crate::support::arrival(1, crate::support::T0)])).await.unwrap();
-    inbox.store.claim(crate::support::request(crate::support::T0, 1)).await.unwrap();
-    let reopened = stripe_guard::store::open_sqlite(&crate::support::sqlite_file(&inbox.path)).await.unwrap();
-    let delivery = reopened.store.deliveries_of("evt_1").await.unwrap().remove(0);
-    assert_eq!(delivery.state.name(), "processing");
-    let later = crate::support::T0.plus(LEASE);
-    assert_eq!(reopened.store.claim(crate::support::request(later, 1)).await.unwrap().len(), 1);
+#[tokio::test(flavor = "multi_thread")]
+async fn article_5_an_abandoned_claim_ends_with_its_lease() {
+    let (_inbox, next) = crashed_while_claimed().await;
+    let just_before = T0.plus(LEASE).minus(Duration::from_millis(1));
+    assert_eq!(next.store.claim(request(just_before, 1)).await.unwrap().len(), 0);
+    assert_eq!(next.store.claim(request(T0.plus(LEASE), 1)).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn article_6_a_crash_leaves_the_event_in_the_store() {
+    let (_inbox, next) = crashed_while_claimed().await;
+    let event = next.store.events_by_key("evt_1").await.unwrap().remove(0);
+    assert_eq!(event.copies, 0);
+    assert_eq!(next.store.body(event.seq).await.unwrap().unwrap(), body("evt_1", "invoice.paid"));
+    let delivery = next.store.deliveries_of("evt_1").await.unwrap().remove(0);
+    assert_eq!(delivery.state, State::Processing { lease_until: T0.plus(LEASE) });
 }
 
 #[tokio::test(flavor = "multi_thread")]
