@@ -218,7 +218,7 @@ fn several_secrets_have_labels_of_their_own() {
 }
 
 #[test]
-fn field_fault_3_white_space_round_a_secret_is_dropped_and_said_once() {
+fn fault_3_white_space_round_a_secret_is_dropped_and_said_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("secret");
     std::fs::write(&path, format!("{CANARY}\n")).unwrap();
@@ -301,7 +301,7 @@ fn a_destination_is_an_address_that_can_be_posted_to() {
 }
 
 #[test]
-fn field_fault_types_that_the_app_must_answer_itself_are_refused_with_the_reason() {
+fn types_that_the_app_must_answer_itself_are_refused_with_the_reason() {
     let reason = "takes issuing_authorization.request, for which Stripe waits for the app's own answer";
     for filter in ["issuing_authorization.request", "issuing_authorization.*"] {
         check_app(&format!("types = [\"{filter}\"]"), &format!("destinations.app.types[0]: {reason}"));
