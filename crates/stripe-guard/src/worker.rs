@@ -117,14 +117,15 @@ impl Worker {
 
     /// Claims what the free slots can take, and sends it on tasks of its own.
     pub async fn run_once(&mut self, stop: &CancellationToken) -> Result<Round, StoreError> {
-        let table = self.shared.registry.table();
-        let Some(destination) = table.destination(&self.name).cloned() else { return Ok(Round::Idle) };
+        if self.shared.registry.table().destination(&self.name).is_none() {
+            return Ok(Round::Idle);
+        }
         if self.is_time_to_sweep() {
             self.watermark = Watermark::START;
             self.suspects_left = true;
         }
         if self.suspects_left {
-            self.suspects_left = self.deliver_suspect(&destination).await?;
+            self.suspects_left = self.deliver_suspect().await?;
         }
         let guard = tokio::select! {
             biased;
@@ -138,7 +139,7 @@ impl Worker {
         let round = if claims.is_empty() { Round::Idle } else { Round::Worked };
         for claim in claims {
             let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else { break };
-            self.send(Arc::clone(&destination), claim, slot, Hold::Shared(Arc::clone(&guard)));
+            self.send(claim, slot, Hold::Shared(Arc::clone(&guard)));
         }
         Ok(round)
     }
@@ -154,11 +155,11 @@ impl Worker {
 
     /// A delivery that lost leases goes with nothing else under way in this process; one at a time,
     /// so that ordinary ones get their turn in between. Answers whether there was one.
-    async fn deliver_suspect(&self, destination: &Arc<Destination>) -> Result<bool, StoreError> {
+    async fn deliver_suspect(&self) -> Result<bool, StoreError> {
         let Some((claim, alone)) = self.claim_suspect().await? else { return Ok(false) };
         let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else { return Ok(false) };
         // Awaited, so that nothing of this destination is claimed beside it.
-        let ended = self.send(Arc::clone(destination), claim, slot, Hold::Alone(alone)).await;
+        let ended = self.send(claim, slot, Hold::Alone(alone)).await;
         Ok(ended.is_ok())
     }
 
@@ -206,16 +207,10 @@ impl Worker {
         }
     }
 
-    fn send(
-        &self,
-        destination: Arc<Destination>,
-        claim: Claim,
-        slot: OwnedSemaphorePermit,
-        hold: Hold,
-    ) -> tokio::task::JoinHandle<()> {
+    fn send(&self, claim: Claim, slot: OwnedSemaphorePermit, hold: Hold) -> tokio::task::JoinHandle<()> {
         let (shared, metrics, bell) = (self.shared.clone(), Arc::clone(&self.metrics), Arc::clone(&self.bell));
         self.shared.tasks.spawn(async move {
-            let ending = attempt(&shared, &destination, claim, &metrics).await;
+            let ending = attempt(&shared, claim, &metrics).await;
             // A closed settler means that the process ends; the lease brings the delivery back.
             drop(shared.endings.send(ending).await);
             // After that, so that a settler that cannot keep up holds up what it is to settle.
@@ -232,7 +227,10 @@ enum Hold {
     Alone(#[expect(dead_code, reason = "held, not read")] tokio::sync::OwnedRwLockWriteGuard<()>),
 }
 
-async fn attempt(shared: &Shared, destination: &Destination, claim: Claim, metrics: &DestinationMetrics) -> Ending {
+async fn attempt(shared: &Shared, claim: Claim, metrics: &DestinationMetrics) -> Ending {
+    // As it is configured now: since the claim was asked for it may have been read again.
+    let table = shared.registry.table();
+    let Some(destination) = table.destination(claim.destination()) else { return Ending::Release(Box::new(claim)) };
     let started_at = shared.clock.now();
     // A request that may outlive its lease may meet its own successor at the app.
     if claim.lease_until().since(started_at) < destination.timeout {
