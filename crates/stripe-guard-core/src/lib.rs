@@ -8,7 +8,7 @@
 //! use bytes::Bytes;
 //! use stripe_guard_core::{SigningSecret, Timestamp, Tolerance, envelope, signature};
 //!
-//! let secret = SigningSecret::parse("whsec_an_example_of_32_characters").unwrap();
+//! let secret = SigningSecret::parse("whsec_8fKq2LxV7mTzR4cWpY9dHn3B").unwrap();
 //! let body = Bytes::from_static(br#"{"id":"evt_1","type":"invoice.paid","object":"event"}"#);
 //! let now = Timestamp::from_secs(1_796_083_200);
 //! let header = signature::sign(&[&secret], now, &body);

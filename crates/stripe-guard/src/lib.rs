@@ -18,3 +18,15 @@ mod worker;
 mod writer;
 
 pub use engine::{Ended, Engine, StartError, open};
+
+/// Private parts, for the benches of this workspace. Unstable: anything here may change in any release.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use crate::chores::Chores;
+    pub use crate::failure::Failure;
+    pub use crate::http::{Gateway, Health, HttpLimits, Listener, Refusals, webhook_router};
+    pub use crate::registry::Registry;
+    pub use crate::telemetry::{SourceMetrics, recorder};
+    pub use crate::wake::Wakers;
+    pub use crate::writer::{Writer, WriterLoop};
+}

@@ -113,7 +113,7 @@ pub(super) async fn claim<C: Run>(
     let moved = statements.take.fetch(connection, &taken, &[], &[], bind).await?;
     let moved = moved.iter().map(|row| row.int(0)).collect::<sqlx::Result<HashSet<_>>>()?;
     notes.retain(|note| moved.contains(&note.id));
-    statements.insert_attempts.fetch(connection, &notes, &[], &[], bind_note).await?;
+    statements.insert_attempts.execute(connection, &notes, bind_note).await?;
     claims.retain(|claim| moved.contains(&claim.id().get()));
     Ok(claims)
 }

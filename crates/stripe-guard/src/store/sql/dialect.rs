@@ -1,6 +1,7 @@
 //! What the two databases do not share.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, Database, SqlSafeStr, SqlStr};
 
@@ -13,7 +14,7 @@ pub(crate) enum Arg {
     /// A 64-bit integer or NULL.
     Int(Option<i64>),
     /// A text or NULL.
-    Text(Option<String>),
+    Text(Option<Arc<str>>),
     /// Bytes.
     Bytes(Vec<u8>),
 }
@@ -32,13 +33,13 @@ impl From<Option<i64>> for Arg {
 
 impl From<&str> for Arg {
     fn from(value: &str) -> Self {
-        Self::Text(Some(value.to_owned()))
+        Self::Text(Some(value.into()))
     }
 }
 
 impl From<Option<&str>> for Arg {
     fn from(value: Option<&str>) -> Self {
-        Self::Text(value.map(str::to_owned))
+        Self::Text(value.map(Arc::from))
     }
 }
 
@@ -54,6 +55,8 @@ pub(crate) trait Cells: Send {
     fn int(&self, column: usize) -> sqlx::Result<i64>;
     /// An integer or NULL.
     fn opt_int(&self, column: usize) -> sqlx::Result<Option<i64>>;
+    /// A text where it lies.
+    fn text_ref(&self, column: usize) -> sqlx::Result<&str>;
     /// A text.
     fn text(&self, column: usize) -> sqlx::Result<String>;
     /// A text or NULL.
@@ -69,6 +72,9 @@ pub(crate) trait Run: Send {
 
     /// Runs a statement and gives its rows.
     fn fetch(&mut self, sql: SqlStr, args: Vec<Arg>) -> impl Future<Output = sqlx::Result<Vec<Self::Row>>> + Send;
+
+    /// Runs a statement and says how many rows it changed.
+    fn change(&mut self, sql: SqlStr, args: Vec<Arg>) -> impl Future<Output = sqlx::Result<u64>> + Send;
 }
 
 /// The differences between the databases.
@@ -118,5 +124,6 @@ pub(super) fn statement<D: Dialect>(text: &str, qualifier: &str) -> Statement {
         .replace("{key}", D::KEY)
         .replace("{bytes}", D::BYTES)
         .replace("{clustered}", D::CLUSTERED);
-    AssertSqlSafe(sql).into_sql_str()
+    // Shared, because each use clones it.
+    AssertSqlSafe(Arc::<str>::from(sql)).into_sql_str()
 }

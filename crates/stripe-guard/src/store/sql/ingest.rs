@@ -18,14 +18,14 @@ pub(super) async fn ingest<C: Run>(
     let inserted = statements.insert_events.fetch(connection, arrivals, &[], &[], bind_event).await?;
     let mut fresh = HashMap::with_capacity(inserted.len());
     for row in &inserted {
-        fresh.insert((row.text(1)?, row.text(2)?), row.int(0)?);
+        fresh.insert((row.text_ref(1)?, row.text_ref(2)?), row.int(0)?);
     }
     let mut answers = Vec::with_capacity(arrivals.len());
     let mut bodies = Vec::with_capacity(fresh.len());
     let mut deliveries = Vec::new();
     let mut copies = Vec::new();
     for arrival in arrivals {
-        let identity = (arrival.inbound.key().as_str().to_owned(), arrival.inbound.source().to_owned());
+        let identity = (arrival.inbound.key().as_str(), arrival.inbound.source());
         // Of two equal keys in one batch the first went in; the second finds its number taken.
         if let Some(seq) = fresh.remove(&identity) {
             bodies.push((seq, arrival));
@@ -36,9 +36,9 @@ pub(super) async fn ingest<C: Run>(
             answers.push(Ingested::Duplicate { seq: 0 });
         }
     }
-    statements.insert_bodies.fetch(connection, &bodies, &[], &[], bind_body).await?;
+    statements.insert_bodies.execute(connection, &bodies, bind_body).await?;
     // Through two sources an app gets the first arrival, once: the second finds its place taken.
-    statements.insert_deliveries.fetch(connection, &deliveries, &[], &[], bind_delivery).await?;
+    statements.insert_deliveries.execute(connection, &deliveries, bind_delivery).await?;
     for (place, arrival) in copies {
         answers[place] = record_copy(statements, connection, arrival).await?;
     }

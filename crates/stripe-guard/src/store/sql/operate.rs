@@ -115,7 +115,7 @@ async fn audit<C: Run>(
         now.as_millis().into(),
         operator.actor.as_str().into(),
         action.into(),
-        Arg::Text(Some(subject)),
+        Arg::Text(Some(subject.into())),
         answer.into(),
         operator.reason.as_str().into(),
     ];
@@ -139,7 +139,7 @@ pub(super) async fn deliver<C: Run>(
         let now = now.as_millis();
         args.extend([seq.into(), event.key.as_str().into(), destination.as_str().into(), now.into(), now.into()]);
     };
-    let made = statements.insert_deliveries.fetch(connection, destinations, &[], &[], bind).await?.len() as u64;
+    let made = statements.insert_deliveries.execute(connection, destinations, bind).await?;
     if made > 0 {
         connection.fetch(statements.accept_event.clone(), vec![seq.into()]).await?;
     }

@@ -36,7 +36,7 @@ pub(super) async fn settle<C: Run>(
     let moved = apply(statements, connection, &moves).await?;
     let (done, fenced): (Vec<_>, Vec<_>) =
         settlements.iter().partition(|settlement| moved.contains(&(settlement.id.get(), settlement.fence)));
-    statements.insert_attempts.fetch(connection, &done, &[], &[], |one, args| bind_attempt(one, args)).await?;
+    statements.insert_attempts.execute(connection, &done, |one, args| bind_attempt(one, args)).await?;
     for settlement in fenced {
         let args = vec![
             settlement.status.map(i64::from).into(),

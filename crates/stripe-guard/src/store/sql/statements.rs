@@ -84,7 +84,7 @@ impl Statements {
             insert_deliveries: many(
                 "INSERT INTO {p}deliveries (event_seq, key, destination, state, due_at, round_started_at) VALUES",
                 "(?, ?, ?, 'received', ?, ?)",
-                "ON CONFLICT (key, destination) DO NOTHING RETURNING id",
+                "ON CONFLICT (key, destination) DO NOTHING",
             ),
             find_event: one("SELECT seq, digest FROM {p}events WHERE key = ? AND source = ?"),
             count_copies: one(

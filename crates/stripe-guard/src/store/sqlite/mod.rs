@@ -1,18 +1,21 @@
 //! SQLite: one file, one writer, a write-ahead log that is flushed at every commit.
 
+mod checkpoint;
+mod dialect;
+
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::sqlite::{
-    SqliteArguments, SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
-};
-use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlStr, Sqlite};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _};
 
-use super::sql::{Arg, Cells, Dialect, Run, SqlStore, migrate};
+use super::sql::{Dialect as _, SqlStore, migrate};
 use super::{BUSY_TIMEOUT, Store, StoreError};
+use checkpoint::{WAL_BYTES_MAX, checkpointer};
+use dialect::{SqliteDialect, primary_code};
 
 /// The first SQLite without the WAL-reset fault (sqlite.org, "WAL-reset bug"), which could corrupt a database.
 const VERSION_MIN: i64 = 3_051_003;
@@ -20,12 +23,14 @@ const VERSION_MIN: i64 = 3_051_003;
 /// Connections that read beside the writer.
 const READERS: u32 = 4;
 
-/// Above this the write-ahead log is emptied by force, because a checkpoint beside the writer
-/// never catches up with it.
-const WAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Bodies of usual events lie in one page, three or so of them.
+const PAGE_BYTES: u32 = 8192;
 
-/// Below this a checkpoint is not worth its flush.
-const WAL_BYTES_MIN: u64 = 4 * 1024 * 1024;
+/// Pages in memory for the one connection that writes, in KiB.
+const WRITER_CACHE: &str = "-16384";
+
+/// The same for each one that reads: more buys nothing, since the system holds the file's pages too.
+const READER_CACHE: &str = "-2048";
 
 /// How long several processes that open a new file wait for each other.
 const OPEN_PATIENCE: Duration = Duration::from_secs(20);
@@ -77,12 +82,14 @@ async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<
         .create_if_missing(file.create)
         .busy_timeout(BUSY_TIMEOUT)
         .synchronous(synchronous)
-        .page_size(8192)
+        .page_size(PAGE_BYTES)
         .statement_cache_capacity(256)
+        // A whole answer of a batch, so that SQLite's thread never waits for its reader.
+        .row_buffer_size(256)
         // One place checkpoints, so that no commit pays for it by surprise.
         .pragma("wal_autocheckpoint", "0")
         .pragma("journal_size_limit", WAL_BYTES_MAX.to_string())
-        .pragma("cache_size", "-16384")
+        .pragma("cache_size", READER_CACHE)
         .pragma("mmap_size", "0")
         .foreign_keys(false)
         .disable_statement_logging();
@@ -106,7 +113,7 @@ async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<
             .acquire_timeout(Duration::from_secs(30))
     };
     let write = pool(1).after_release(|connection, _| Box::pin(is_at_rest(connection)));
-    let write = write.connect_with(options.clone()).await.map_err(cannot)?;
+    let write = write.connect_with(options.clone().pragma("cache_size", WRITER_CACHE)).await.map_err(cannot)?;
     let read = pool(READERS).connect_lazy_with(options.clone().pragma("query_only", "1"));
     let checkpoint = checkpointer(options, write.clone(), wal_of(&file.path));
     let store = SqlStore::<SqliteDialect>::new(write, read, &file.table_prefix, Some(checkpoint));
@@ -190,12 +197,6 @@ fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary_code(error), Some(5 | 6))
 }
 
-/// SQLite's primary result code, which is the low byte of the extended one.
-fn primary_code(error: &sqlx::Error) -> Option<i64> {
-    let code = error.as_database_error()?.code()?.parse::<i64>().ok()?;
-    Some(code & 0xFF)
-}
-
 fn plain(error: &sqlx::Error) -> String {
     match (primary_code(error), error) {
         (Some(14), _) => "the folder must exist and be writable".to_owned(),
@@ -247,98 +248,4 @@ fn wal_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     PathBuf::from(name)
-}
-
-/// Moves the log into the file beside the writer; by force through the writer once it is too long.
-fn checkpointer(options: SqliteConnectOptions, write: sqlx::SqlitePool, wal: PathBuf) -> super::sql::Checkpoint {
-    let length = move || std::fs::metadata(&wal).map_or(0, |file| file.len());
-    let length = Arc::new(length);
-    Arc::new(move || {
-        let (options, write, length) = (options.clone(), write.clone(), Arc::clone(&length));
-        Box::pin(async move {
-            if length() < WAL_BYTES_MIN {
-                return Ok(());
-            }
-            let mut beside = options.connect().await.map_err(SqliteDialect::classify)?;
-            beside.execute("PRAGMA wal_checkpoint(PASSIVE)").await.map_err(SqliteDialect::classify)?;
-            beside.close().await.map_err(SqliteDialect::classify)?;
-            if length() > WAL_BYTES_MAX {
-                let mut writer = write.acquire().await.map_err(SqliteDialect::classify)?;
-                writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").await.map_err(SqliteDialect::classify)?;
-            }
-            Ok(())
-        })
-    })
-}
-
-/// What is SQLite's own.
-pub(super) struct SqliteDialect;
-
-impl Dialect for SqliteDialect {
-    type Db = Sqlite;
-
-    const BEGIN: &'static str = "BEGIN IMMEDIATE";
-    const SKIP_LOCKED: &'static str = "";
-    const ID: &'static str = "INTEGER PRIMARY KEY";
-    /// Only this spelling is the row's own number; any other costs a second tree.
-    const KEY: &'static str = "INTEGER PRIMARY KEY";
-    const BYTES: &'static str = "BLOB";
-    const CLUSTERED: &'static str = "WITHOUT ROWID";
-
-    /// Without numbers: SQLite looks a numbered one up by name, each time, one after the other.
-    fn placeholder(_: usize) -> String {
-        "?".to_owned()
-    }
-
-    fn classify(error: sqlx::Error) -> StoreError {
-        match primary_code(&error) {
-            // The driver's thread is gone, and with it the answer to a commit.
-            _ if matches!(error, sqlx::Error::WorkerCrashed) => StoreError::Fatal(error),
-            // I/O error, corrupt, not a database: what the disk holds is unknown.
-            Some(10 | 11 | 26) => StoreError::Fatal(error),
-            // Too big, constraint, mismatch, range: the row's own fault.
-            Some(18 | 19 | 20 | 25) => StoreError::Data(error),
-            _ => StoreError::Unavailable(error),
-        }
-    }
-}
-
-impl Run for SqliteConnection {
-    type Row = SqliteRow;
-
-    async fn fetch(&mut self, sql: SqlStr, args: Vec<Arg>) -> sqlx::Result<Vec<SqliteRow>> {
-        let mut arguments = SqliteArguments::default();
-        for arg in args {
-            use sqlx::Arguments as _;
-            match arg {
-                Arg::Int(value) => arguments.add(value),
-                Arg::Text(value) => arguments.add(value),
-                Arg::Bytes(value) => arguments.add(value),
-            }
-            .map_err(sqlx::Error::Encode)?;
-        }
-        sqlx::query_with::<Sqlite, _>(sql, arguments).fetch_all(self).await
-    }
-}
-
-impl Cells for SqliteRow {
-    fn int(&self, column: usize) -> sqlx::Result<i64> {
-        self.try_get(column)
-    }
-
-    fn opt_int(&self, column: usize) -> sqlx::Result<Option<i64>> {
-        self.try_get(column)
-    }
-
-    fn text(&self, column: usize) -> sqlx::Result<String> {
-        self.try_get(column)
-    }
-
-    fn opt_text(&self, column: usize) -> sqlx::Result<Option<String>> {
-        self.try_get(column)
-    }
-
-    fn opt_bytes(&self, column: usize) -> sqlx::Result<Option<Vec<u8>>> {
-        self.try_get(column)
-    }
 }
