@@ -18,6 +18,9 @@ use crate::unflushed;
 
 const CONNECTIONS: usize = 8;
 
+/// Fewer are made by one thread at the first start, which ends with an error if one of them fails.
+const FIRST_START_FLUSHES: u64 = 16;
+
 /// From a failed flush to the first answer of the new start, strace and a debug build included.
 const OUTAGE_MAX: f64 = 6.0;
 
@@ -112,7 +115,7 @@ async fn after_a_failed_flush_nothing_is_acknowledged_until_a_new_start() {
         let seed = seed ^ u64::from(round);
         let app = App::start(AppOptions::verifying([secret()])).await.unwrap();
         let folder = Folder::for_app(&app);
-        let inject = format!("fsync,fdatasync:error=EIO:when={}", 8 + rng.below(40));
+        let inject = format!("fsync,fdatasync:error=EIO:when={}", FIRST_START_FLUSHES + rng.below(24));
         let acknowledged = fail_the_flush(&folder, seed, &inject).await;
 
         // Without strace it comes to its end.
@@ -132,13 +135,13 @@ async fn a_failed_flush_does_not_wait_for_the_app() {
     let script = Script::always(200).on_event(&Shapes::new(seed).event(0).id, Behaviour::Hang);
     let app = App::start(AppOptions { script, ..AppOptions::verifying([secret()]) }).await.unwrap();
     let folder = Folder::for_patient(&app);
-    fail_the_flush(&folder, seed, "fsync,fdatasync:error=EIO:when=40").await;
+    fail_the_flush(&folder, seed, "fsync,fdatasync:error=EIO:when=30").await;
 }
 
 /// Sends while the n-th flush of each thread fails, in each life of the process anew, and gives
 /// what was acknowledged.
 async fn fail_the_flush(folder: &Folder, seed: u64, inject: &str) -> HashMap<String, u32> {
-    let events = 80;
+    let events = 120;
     let command_line = [tracer(folder, Some(inject)), folder.command_line(folder.path())].concat();
     let mut guard = folder.spawn(program(&command_line));
     guard.wait_until_started();
