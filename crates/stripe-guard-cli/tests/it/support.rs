@@ -95,9 +95,9 @@ impl Folder {
     /// Starts a server on free ports and waits until it takes events.
     pub(crate) fn serve(&self, arguments: &[&str]) -> Server {
         let ports = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--json"];
-        let mut child = self.spawn(&[&ports[..], arguments].concat());
+        let mut child = Owned(self.spawn(&[&ports[..], arguments].concat()));
         let log = Arc::new(Mutex::new(String::new()));
-        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let mut errors = BufReader::new(child.0.stderr.take().unwrap());
         let logging = Arc::clone(&log);
         let reader = std::thread::spawn(move || {
             let mut line = String::new();
@@ -106,7 +106,7 @@ impl Folder {
                 line.clear();
             }
         });
-        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut out = BufReader::new(child.0.stdout.take().unwrap());
         let mut first = String::new();
         out.read_line(&mut first).unwrap();
         let started: Value =
@@ -115,9 +115,20 @@ impl Folder {
     }
 }
 
+/// A process that ends with the test, also with one that fails.
+struct Owned(Child);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // Both fail for one that has ended, which is as good.
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
 /// A running `stripe-guard serve`.
 pub(crate) struct Server {
-    child: Child,
+    child: Owned,
     started: Value,
     first: String,
     out: BufReader<std::process::ChildStdout>,
@@ -155,14 +166,14 @@ impl Server {
 
     /// Sends it a signal, such as `HUP`.
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.0.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
     /// Stops it and gives all that it printed.
     pub(crate) fn stop(mut self) -> Run {
         self.signal("TERM");
-        let code = self.child.wait().unwrap().code().unwrap();
+        let code = self.child.0.wait().unwrap().code().unwrap();
         let mut stdout = self.first;
         self.out.read_to_string(&mut stdout).unwrap();
         self.reader.join().unwrap();
