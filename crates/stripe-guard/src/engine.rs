@@ -72,6 +72,7 @@ pub struct Engine {
     stop: CancellationToken,
     deliveries: TaskTracker,
     cut: CancellationToken,
+    clock: Arc<dyn Clock>,
     grace: Duration,
     lease: Duration,
     destinations: HashSet<String>,
@@ -130,7 +131,7 @@ impl Engine {
         let (ingest_address, admin_address) = (ingest.address(), admin.address());
         let settler = start.spawn_workers();
         let parts = start.spawn_rest(ingest, admin, settler);
-        let Starting { registry, failure, stop, cut, deliveries, .. } = start;
+        let Starting { clock, registry, failure, stop, cut, deliveries, .. } = start;
         let grace = settings.limits.grace;
         Ok(Self {
             opened,
@@ -141,6 +142,7 @@ impl Engine {
             stop,
             deliveries,
             cut,
+            clock,
             grace,
             lease: settings.limits.lease,
             destinations: settings.destinations.iter().map(|one| one.name.clone()).collect(),
@@ -197,7 +199,7 @@ impl Engine {
         let over = async {
             let failed = tokio::time::timeout(self.grace, self.failure.fatal()).await;
             if failed.is_ok() {
-                _ = tokio::time::timeout(FAILED_GRACE, std::future::pending::<()>()).await;
+                self.clock.sleep(FAILED_GRACE).await;
             }
         };
         let finished = tokio::select! {
