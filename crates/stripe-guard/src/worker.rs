@@ -194,6 +194,7 @@ impl Worker {
             let mark = match claim.was() {
                 stripe_guard_core::State::Received { .. } => &mut self.watermark.received,
                 stripe_guard_core::State::Retryable { .. } => &mut self.watermark.retryable,
+                stripe_guard_core::State::Processing { .. } => &mut self.watermark.processing,
                 _ => continue,
             };
             *mark = due_at.map_or(*mark, |due_at| due_at.max(*mark));
@@ -203,6 +204,7 @@ impl Worker {
             self.watermark = Watermark {
                 received: self.watermark.received.max(seen),
                 retryable: self.watermark.retryable.max(seen),
+                processing: self.watermark.processing.max(seen),
             };
         }
     }

@@ -39,12 +39,17 @@ pub struct Watermark {
     pub received: Timestamp,
     /// For retries.
     pub retryable: Timestamp,
+    /// For leases that are over.
+    pub processing: Timestamp,
 }
 
 impl Watermark {
     /// From the beginning.
-    pub const START: Self =
-        Self { received: Timestamp::from_millis(i64::MIN), retryable: Timestamp::from_millis(i64::MIN) };
+    pub const START: Self = Self {
+        received: Timestamp::from_millis(i64::MIN),
+        retryable: Timestamp::from_millis(i64::MIN),
+        processing: Timestamp::from_millis(i64::MIN),
+    };
 }
 
 /// A claim on one delivery. Only a store makes one.

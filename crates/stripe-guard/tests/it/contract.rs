@@ -310,7 +310,7 @@ async fn a_suspect_is_claimed_alone(store: Shared) {
 async fn a_watermark_hides_nothing_that_is_due_after_it(store: Shared) {
     take(&store, 1, T0).await;
     take(&store, 2, T0.plus(LEASE)).await;
-    let from = Watermark { received: T0.plus(LEASE), retryable: T0.plus(LEASE) };
+    let from = Watermark { received: T0.plus(LEASE), retryable: T0.plus(LEASE), processing: T0 };
     let claims = store.claim(stripe_guard::store::ClaimRequest { from, ..request(T0.plus(LEASE), 10) }).await.unwrap();
     assert_eq!(claims.len(), 1);
     let swept = store.claim(request(T0.plus(LEASE), 10)).await.unwrap();

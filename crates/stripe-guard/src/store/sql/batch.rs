@@ -1,26 +1,43 @@
-//! Statements over many rows at once, in a few fixed sizes.
+//! Statements over many rows at once.
 
 use super::dialect::{Arg, Dialect, Run, Statement};
 
-/// The sizes a batch is cut into. Few, because each is a prepared statement of its own, and close
-/// enough that few are run: each is a round trip to the database's thread or server.
+/// The sizes a batch is cut into where each row is written out. Few, because each is a prepared
+/// statement of its own, and close enough that few are run: each is a round trip to the
+/// database's thread.
 const SIZES: [usize; 8] = [128, 64, 32, 16, 8, 4, 2, 1];
 
-/// A statement with a list of rows in it, prepared for each size.
+/// The most rows of one statement that takes its columns as arrays.
+const ARRAY_ROWS_MAX: usize = 1024;
+
+/// A statement with a list of rows in it.
 pub(super) struct Batch {
-    sizes: [Statement; SIZES.len()],
+    form: Form,
     /// Arguments of one row.
     width: usize,
 }
 
+enum Form {
+    /// The rows are written out: a statement for each size.
+    Written([Statement; SIZES.len()]),
+    /// Each column is one argument, an array: one statement for any size.
+    Arrays(Statement),
+}
+
 impl Batch {
-    /// `head`, then `row` as often as needed with commas between, then `tail`.
-    pub(super) fn new<D: Dialect>(head: &str, row: &str, tail: &str, qualifier: &str) -> Self {
-        let sizes = SIZES.map(|size| {
-            let rows = vec![row; size].join(", ");
-            super::dialect::statement::<D>(&format!("{head} {rows} {tail}"), qualifier)
-        });
-        Self { sizes, width: row.matches('?').count() }
+    /// A statement in whose `text` `{rows}` stands for the rows. `row` is one of them, with a `?`
+    /// for each argument; `types` says what those are, a letter for each: `i`, `t` or `b`.
+    pub(super) fn new<D: Dialect>(text: &str, row: &str, types: &str, qualifier: &str) -> Self {
+        let width = types.len();
+        assert_eq!(row.matches('?').count(), width, "{row}: as many types as arguments");
+        let render = |rows: &str| super::dialect::statement::<D>(&text.replace("{rows}", rows), qualifier);
+        let form = match D::rows_from_arrays(row, types) {
+            Some(rows) => Form::Arrays(render(&rows)),
+            None => Form::Written(
+                SIZES.map(|size| render(&format!("VALUES {}", vec![format!("({row})"); size].join(", ")))),
+            ),
+        };
+        Self { form, width }
     }
 
     /// Runs over all items and gathers the rows that come back, in no promised order; `bind` adds
@@ -55,10 +72,16 @@ impl Batch {
     fn pieces<'s, T>(&'s self, items: &'s [T]) -> impl Iterator<Item = (&'s [T], &'s Statement)> {
         let mut rest = items;
         std::iter::from_fn(move || {
-            let place = SIZES.iter().position(|size| *size <= rest.len())?;
-            let (piece, later) = rest.split_at(SIZES[place]);
+            let (size, statement) = match &self.form {
+                Form::Written(sizes) => {
+                    let place = SIZES.iter().position(|size| *size <= rest.len())?;
+                    (SIZES[place], &sizes[place])
+                }
+                Form::Arrays(statement) => (rest.len().min(ARRAY_ROWS_MAX), statement),
+            };
+            let (piece, later) = rest.split_at(size);
             rest = later;
-            Some((piece, &self.sizes[place]))
+            (size > 0).then_some((piece, statement))
         })
     }
 
@@ -67,6 +90,19 @@ impl Batch {
         for item in piece {
             bind(item, &mut args);
         }
-        args
+        match self.form {
+            Form::Written(_) => args,
+            Form::Arrays(_) => self.columns(args),
+        }
+    }
+
+    /// Rows one after the other, turned into one array for each column.
+    fn columns(&self, args: Vec<Arg>) -> Vec<Arg> {
+        let rows = args.len() / self.width;
+        let mut columns: Vec<Vec<Arg>> = (0..self.width).map(|_| Vec::with_capacity(rows)).collect();
+        for (place, arg) in args.into_iter().enumerate() {
+            columns[place % self.width].push(arg);
+        }
+        columns.into_iter().map(Arg::Array).collect()
     }
 }

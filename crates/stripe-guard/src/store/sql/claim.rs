@@ -193,6 +193,7 @@ async fn due<C: Run>(
     let limit = i64::from(request.limit);
     let args = vec![
         destination(),
+        request.from.processing.as_millis().into(),
         now.into(),
         limit.into(),
         destination(),
@@ -228,12 +229,12 @@ fn fair_shares(rows: Vec<DeliveryRow>, limit: u32, odd_to_retries: bool) -> Vec<
     leases.into_iter().chain(retries).chain(fresh).collect()
 }
 
-/// Reads the events of fresh claims with their bodies.
-pub(super) async fn fill<C: Run>(
+/// Fresh claims with their events and bodies.
+pub(super) async fn filled<C: Run>(
     statements: &Statements,
     connection: &mut C,
-    claims: &mut [Claim],
-) -> Result<(), Fault> {
+    claims: &[Claim],
+) -> Result<Vec<Claim>, Fault> {
     let rows = statements
         .events_with_bodies
         .fetch(connection, claims, |claim: &Claim, args: &mut Vec<Arg>| args.push(claim.event_seq.into()))
@@ -249,12 +250,11 @@ pub(super) async fn fill<C: Run>(
             Err(fault) => return Err(fault),
         }
     }
-    for claim in claims {
-        if let Some((event, body)) = events.remove(&claim.event_seq) {
-            (claim.event, claim.body) = (Some(event), body);
-        }
-    }
-    Ok(())
+    let fill = |claim: &Claim| {
+        let (event, body) = events.remove(&claim.event_seq).unzip();
+        Claim { event, body: body.flatten(), ..claim.clone() }
+    };
+    Ok(claims.iter().map(fill).collect())
 }
 
 #[cfg(test)]

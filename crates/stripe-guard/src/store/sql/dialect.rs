@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use sqlx::{AssertSqlSafe, Database, SqlSafeStr, SqlStr};
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 /// A statement as the driver takes it.
-pub(super) type Statement = SqlStr;
+pub(crate) type Statement = SqlStr;
 
 /// A bound value: the three column types, and nothing else.
 #[derive(Clone, Debug)]
@@ -17,6 +17,25 @@ pub(crate) enum Arg {
     Text(Option<Arc<str>>),
     /// Bytes.
     Bytes(Vec<u8>),
+    /// A column of many rows, all of one type.
+    Array(Vec<Arg>),
+}
+
+impl Arg {
+    /// The integer.
+    pub(crate) fn as_int(&self) -> Option<i64> {
+        if let Self::Int(value) = self { *value } else { None }
+    }
+
+    /// The text.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        if let Self::Text(value) = self { value.as_deref() } else { None }
+    }
+
+    /// The bytes.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        if let Self::Bytes(value) = self { value } else { &[] }
+    }
 }
 
 impl From<i64> for Arg {
@@ -79,36 +98,42 @@ pub(crate) trait Run: Send {
 
 /// The differences between the databases.
 pub(crate) trait Dialect: Send + Sync + 'static {
-    /// The driver.
-    type Db: Database<Connection: Run<Row: Cells>>;
-
-    /// How a transaction that writes begins. SQLite takes the write lock at once: a transaction
-    /// that has read cannot be upgraded later.
-    const BEGIN: &'static str;
     /// What a selection of rows to claim ends in.
     const SKIP_LOCKED: &'static str;
     /// A key that numbers itself.
     const ID: &'static str;
     /// A 64-bit key that is given.
     const KEY: &'static str;
+    /// The type of a text that is compared byte by byte.
+    const NAME: &'static str;
     /// The type of bytes.
     const BYTES: &'static str;
     /// A text of 32 random hex digits.
     const RANDOM_ID: &'static str;
     /// What keeps a table in the order of its key.
     const CLUSTERED: &'static str;
+    /// The table of bodies, with what it takes for a first one to go in.
+    const BODIES: &'static [&'static str];
 
     /// The n-th placeholder, from 1 on.
     fn placeholder(n: usize) -> String;
 
+    /// How rows come out of one array for each column, where the database can do that; otherwise
+    /// they are written out. See [`super::batch::Batch::new`].
+    fn rows_from_arrays(row: &str, types: &str) -> Option<String>;
+
     /// What an error means for the caller.
     fn classify(error: sqlx::Error) -> crate::store::StoreError;
+
+    /// Whether the database ended this transaction for the sake of another, so that it may be
+    /// tried again at once.
+    fn is_contention(error: &sqlx::Error) -> bool;
 }
 
 /// Renders a text of ours for a dialect: `{p}` becomes the qualifier, `?` the n-th placeholder.
-/// Its values are always bound, so nothing from outside can be in it but the table prefix, which
+/// Its values are always bound, so nothing from outside can be in it but the qualifier, which
 /// the configuration limits to letters, digits and underscores.
-pub(super) fn statement<D: Dialect>(text: &str, qualifier: &str) -> Statement {
+pub(crate) fn statement<D: Dialect>(text: &str, qualifier: &str) -> Statement {
     let mut sql = String::with_capacity(text.len() + 64);
     let mut number = 0;
     let mut pieces = text.split('?');
@@ -120,10 +145,11 @@ pub(super) fn statement<D: Dialect>(text: &str, qualifier: &str) -> Statement {
     }
     let sql = sql
         .replace("{p}", qualifier)
-        .replace("{index}", &qualifier.replace('.', "_"))
+        .replace("{index}", if qualifier.ends_with('.') { "" } else { qualifier })
         .replace("{skip_locked}", D::SKIP_LOCKED)
         .replace("{id}", D::ID)
         .replace("{key}", D::KEY)
+        .replace("{name}", D::NAME)
         .replace("{bytes}", D::BYTES)
         .replace("{random_id}", D::RANDOM_ID)
         .replace("{clustered}", D::CLUSTERED);

@@ -1,32 +1,31 @@
 //! From one schema version to the next.
 
-use sqlx::{Connection as _, SqlSafeStr as _};
-
 use super::Fault;
 use super::dialect::{Cells, Dialect, Run, Statement, statement};
-use super::schema::{META, MIGRATIONS, VERSION};
+use super::schema::{BODIES, META, MIGRATIONS, VERSION};
 use crate::store::StoreError;
 
-/// Brings the schema up to this binary's version, in one transaction, whoever else starts beside.
+/// Brings the schema up to this binary's version. The caller has opened a transaction that no
+/// other start can have at the same time, and commits it.
 ///
 /// Refuses a schema that this binary is too old for. A schema that is newer and says that it still
 /// suits this binary is left as it is.
-pub(in crate::store) async fn migrate<D: Dialect>(
-    connection: &mut <D::Db as sqlx::Database>::Connection,
+pub(in crate::store) async fn migrate<D: Dialect, C: Run>(
+    connection: &mut C,
     qualifier: &str,
 ) -> Result<(), StoreError> {
-    run::<D>(connection, qualifier).await.map_err(Fault::into_error::<D>)
+    run::<D, C>(connection, qualifier).await.map_err(Fault::into_error::<D>)
 }
 
 /// Checks that the schema is one that this binary can work with, and changes nothing: a command
 /// beside a running server must not change the tables under it.
-pub(in crate::store) async fn check_schema<D: Dialect>(
-    connection: &mut <D::Db as sqlx::Database>::Connection,
+pub(in crate::store) async fn check_schema<D: Dialect, C: Run>(
+    connection: &mut C,
     qualifier: &str,
 ) -> Result<(), StoreError> {
     let none =
         |_| StoreError::Open("the database holds no inbox yet; start `stripe-guard serve` once to make it".to_owned());
-    let (found, oldest) = versions::<D>(connection, qualifier).await.map_err(none)?;
+    let (found, oldest) = versions::<D, C>(connection, qualifier).await.map_err(none)?;
     too_new(found, oldest)?;
     if found < VERSION {
         return Err(StoreError::Open(format!(
@@ -36,10 +35,7 @@ pub(in crate::store) async fn check_schema<D: Dialect>(
     Ok(())
 }
 
-async fn versions<D: Dialect>(
-    connection: &mut <D::Db as sqlx::Database>::Connection,
-    qualifier: &str,
-) -> Result<(i64, i64), Fault> {
+async fn versions<D: Dialect, C: Run>(connection: &mut C, qualifier: &str) -> Result<(i64, i64), Fault> {
     let one = |text: &str| statement::<D>(text, qualifier);
     let found = version(connection, one("SELECT value FROM {p}meta WHERE name = 'schema_version'")).await?;
     let oldest = version(connection, one("SELECT value FROM {p}meta WHERE name = 'schema_suits_from'")).await?;
@@ -56,23 +52,23 @@ fn too_new(found: i64, oldest: i64) -> Result<(), StoreError> {
     )))
 }
 
-async fn run<D: Dialect>(connection: &mut <D::Db as sqlx::Database>::Connection, qualifier: &str) -> Result<(), Fault> {
+async fn run<D: Dialect, C: Run>(connection: &mut C, qualifier: &str) -> Result<(), Fault> {
     let one = |text: &str| statement::<D>(text, qualifier);
-    let mut tx = connection.begin_with(D::BEGIN.into_sql_str()).await?;
-    tx.fetch(one(META), Vec::new()).await?;
-    let (found, oldest) = versions::<D>(&mut tx, qualifier).await?;
+    connection.fetch(one(META), Vec::new()).await?;
+    let (found, oldest) = versions::<D, C>(connection, qualifier).await?;
     too_new(found, oldest).map_err(Fault::Ours)?;
     for (number, suits_from, statements) in MIGRATIONS.iter().filter(|(number, ..)| *number > found) {
-        for text in *statements {
-            tx.fetch(one(text), Vec::new()).await?;
+        for text in
+            statements.iter().flat_map(|text| if *text == BODIES { D::BODIES } else { std::slice::from_ref(text) })
+        {
+            connection.fetch(one(text), Vec::new()).await?;
         }
         let upsert =
             "INSERT INTO {p}meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
         for (name, value) in [("schema_version", number), ("schema_suits_from", suits_from)] {
-            tx.fetch(one(upsert), vec![name.into(), value.to_string().as_str().into()]).await?;
+            connection.fetch(one(upsert), vec![name.into(), value.to_string().as_str().into()]).await?;
         }
     }
-    tx.commit().await?;
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! The one implementation of the store, for every database that sqlx reaches.
 
+mod access;
 mod batch;
 mod chores;
 mod claim;
@@ -16,11 +17,11 @@ use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sqlx::{Database, Pool, SqlSafeStr as _, Transaction};
+use futures_util::future::BoxFuture;
 use stripe_guard_core::{DeliveryId, Timestamp};
-use tokio::sync::{Mutex, OwnedMutexGuard};
 
-pub(super) use dialect::{Arg, Cells, Dialect, Run};
+pub(super) use access::{Access, Purpose};
+pub(super) use dialect::{Arg, Cells, Dialect, Run, Statement, statement};
 pub(super) use migrate::{check_schema, migrate};
 
 use super::{
@@ -29,57 +30,45 @@ use super::{
 };
 use statements::Statements;
 
-/// The store over a database of dialect `D`.
-pub(super) struct SqlStore<D: Dialect> {
-    inner: Arc<Inner<D>>,
+/// How often a verb is tried when the database ended it for the sake of another: deadlock,
+/// serialization failure, a lock that was not had in time.
+const TRIES_MAX: u32 = 4;
+
+/// The store over a database reached by `A`.
+pub(super) struct SqlStore<A: Access> {
+    inner: Arc<Inner<A>>,
 }
 
-struct Inner<D: Dialect> {
-    write: Pool<D::Db>,
-    read: Pool<D::Db>,
+struct Inner<A: Access> {
+    access: A,
     statements: Statements,
-    checkpoint: Option<Checkpoint>,
-    /// Whose turn it is to write, and whether what the last commit left is unknown.
-    turn: Arc<Mutex<Doubt>>,
 }
 
-/// Whether a commit or flush failed, so that nobody knows what the disk holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doubt {
-    No,
-    Yes,
-}
+/// A connection that runs statements.
+type Connected<A> = <A as Access>::Connection;
 
-/// A transaction that writes, and its turn.
-struct Writing<D: Dialect> {
-    tx: Transaction<'static, D::Db>,
-    turn: OwnedMutexGuard<Doubt>,
-}
+/// A row of an answer.
+type Row<A> = <Connected<A> as Run>::Row;
 
-/// How a database with a write-ahead log of its own moves it into the file.
-pub(super) type Checkpoint = Arc<dyn Fn() -> futures_util::future::BoxFuture<'static, Result<()>> + Send + Sync>;
-
-type Connected<D> = <<D as Dialect>::Db as Database>::Connection;
-
-impl<D: Dialect> SqlStore<D> {
+impl<A: Access> SqlStore<A> {
     /// A store over an open and migrated database. `qualifier` stands before every name.
-    pub(super) fn new(write: Pool<D::Db>, read: Pool<D::Db>, qualifier: &str, checkpoint: Option<Checkpoint>) -> Self {
-        let statements = Statements::new::<D>(qualifier);
-        Self { inner: Arc::new(Inner { write, read, statements, checkpoint, turn: Arc::new(Mutex::new(Doubt::No)) }) }
+    pub(super) fn new(access: A, qualifier: &str) -> Self {
+        let statements = Statements::new::<A::Dialect>(qualifier);
+        Self { inner: Arc::new(Inner { access, statements }) }
     }
 
     /// Runs work on a task of its own, so that a caller that goes away cancels nothing half-way.
-    async fn owned<T, F>(&self, work: impl FnOnce(Arc<Inner<D>>) -> F) -> Result<T>
+    async fn owned<T, F>(&self, work: impl FnOnce(Arc<Inner<A>>) -> F) -> Result<T>
     where
         T: Send + 'static,
-        F: Future<Output = Result<T, Fault>> + Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
     {
         let inner = Arc::clone(&self.inner);
         let work = work(Arc::clone(&self.inner));
         let work = async move {
-            let answer = work.await.map_err(Fault::into_error::<D>);
+            let answer = work.await;
             if let Err(error) = &answer {
-                inner.note(error).await;
+                inner.access.note(error).await;
             }
             answer
         };
@@ -88,7 +77,20 @@ impl<D: Dialect> SqlStore<D> {
             Err(error) => Err(StoreError::Task(error)),
         }
     }
+
+    /// Runs a verb in one transaction, on a task of its own.
+    async fn write<T, I>(&self, purpose: Purpose, input: I, work: Work<A, I, T>) -> Result<T>
+    where
+        T: Send + 'static,
+        I: Send + Sync + 'static,
+    {
+        self.owned(|inner| async move { inner.transaction(purpose, &input, work).await }).await
+    }
 }
+
+/// What is done inside a transaction, with an input that a second try finds unchanged.
+type Work<A, I, T> =
+    for<'c> fn(&'c Statements, &'c mut Connected<A>, &'c I) -> BoxFuture<'c, std::result::Result<T, Fault>>;
 
 /// What goes wrong inside a verb: the database's error, classified at the border, or ours.
 #[derive(Debug)]
@@ -105,6 +107,10 @@ impl Fault {
         }
     }
 
+    fn is_contention<D: Dialect>(&self) -> bool {
+        matches!(self, Self::Database(error) if D::is_contention(error))
+    }
+
     fn corrupt(table: &'static str, id: i64, problem: &'static str) -> Self {
         Self::Ours(StoreError::Corrupt { table, id, problem })
     }
@@ -116,100 +122,83 @@ impl From<sqlx::Error> for Fault {
     }
 }
 
-impl<D: Dialect> Inner<D> {
-    /// Begins a transaction that writes, unless what the last one left is unknown.
-    ///
-    /// After a failed flush the kernel may hold the lost pages for clean, and the next commit would
-    /// succeed on top of them: it must not be tried. One writes at a time, as SQLite has it anyway;
-    /// waiting here is fair, waiting for its lock is not.
-    async fn begin(&self) -> Result<Writing<D>, Fault> {
-        let turn = Arc::clone(&self.turn).lock_owned().await;
-        if *turn == Doubt::Yes {
-            return Err(Fault::Ours(StoreError::Fatal(sqlx::Error::PoolClosed)));
-        }
-        Ok(Writing { tx: self.write.begin_with(D::BEGIN.into_sql_str()).await?, turn })
-    }
-
-    /// Commits. Until the database has said that it is done, all is in doubt.
-    async fn commit(&self, writing: Writing<D>) -> Result<(), Fault> {
-        let Writing { tx, mut turn } = writing;
-        *turn = Doubt::Yes;
-        let answer = tx.commit().await.map_err(D::classify);
-        if !matches!(answer, Err(StoreError::Fatal(_))) {
-            *turn = Doubt::No;
-        }
-        answer.map_err(Fault::Ours)
-    }
-
-    /// After a failure that leaves open what the disk holds, nothing more is written.
-    async fn note(&self, error: &StoreError) {
-        if matches!(error, StoreError::Fatal(_)) {
-            *self.turn.lock().await = Doubt::Yes;
+impl<A: Access> Inner<A> {
+    /// Runs work in one transaction, and again when the database sacrificed it for another.
+    async fn transaction<T, I>(&self, purpose: Purpose, input: &I, work: Work<A, I, T>) -> Result<T>
+    where
+        I: Send + Sync,
+    {
+        let mut tries = 1;
+        loop {
+            let mut held = self.access.begin(purpose).await?;
+            match work(&self.statements, &mut held, input).await {
+                Ok(answer) => {
+                    self.access.end(held).await?;
+                    return Ok(answer);
+                }
+                Err(fault) => {
+                    let again = tries < TRIES_MAX && fault.is_contention::<A::Dialect>();
+                    let error = fault.into_error::<A::Dialect>();
+                    self.access.undo(held, &error).await;
+                    if !again {
+                        return Err(error);
+                    }
+                    tries += 1;
+                }
+            }
         }
     }
 
-    async fn fill(&self, claims: &mut [Claim]) -> Result<(), Fault> {
-        let mut reader = self.reader().await?;
-        claim::fill(&self.statements, &mut *reader, claims).await
-    }
-
-    async fn release(&self, claims: &[Claim], now: Timestamp) -> Result<Vec<Settled>, Fault> {
-        let mut writing = self.begin().await?;
-        let answers = settle::release(&self.statements, &mut *writing.tx, claims, now).await?;
-        self.commit(writing).await?;
-        Ok(answers)
-    }
-
-    async fn reader(&self) -> Result<sqlx::pool::PoolConnection<D::Db>, Fault> {
-        Ok(self.read.acquire().await?)
+    async fn release(&self, claims: &Vec<Claim>, now: Timestamp) -> Result<Vec<Settled>> {
+        self.transaction(Purpose::Write, &(claims, now), |statements, connection, (claims, now)| {
+            Box::pin(settle::release(statements, connection, claims, *now))
+        })
+        .await
     }
 }
 
 #[async_trait]
-impl<D: Dialect> Store for SqlStore<D>
-where
-    for<'c> &'c mut Connected<D>: Send,
-{
+impl<A: Access> Store for SqlStore<A> {
     async fn ingest(&self, arrivals: Arc<Vec<Arrival>>) -> Result<Vec<Ingested>> {
-        self.owned(|inner| async move {
-            let mut writing = inner.begin().await?;
-            let answers = ingest::ingest(&inner.statements, &mut *writing.tx, &arrivals).await?;
-            inner.commit(writing).await?;
-            Ok(answers)
+        self.write(Purpose::Ingest, arrivals, |statements, connection, arrivals| {
+            Box::pin(ingest::ingest(statements, connection, arrivals))
         })
         .await
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claim>> {
         self.owned(|inner| async move {
-            let mut writing = inner.begin().await?;
-            let mut claims = claim::claim(&inner.statements, &mut *writing.tx, &request).await?;
-            inner.commit(writing).await?;
-            if !claims.is_empty() {
-                // Bodies never change, so they are read outside the transaction that others wait for.
-                if let Err(fault) = inner.fill(&mut claims).await {
-                    // Nobody would know of these claims, and each would cost its delivery a lease.
-                    inner.release(&claims, request.now).await?;
-                    return Err(fault);
-                }
+            let claims = inner
+                .transaction(Purpose::Write, &request, |statements, connection, request| {
+                    Box::pin(claim::claim(statements, connection, request))
+                })
+                .await?;
+            if claims.is_empty() {
+                return Ok(claims);
             }
-            Ok(claims)
+            // Bodies never change, so they are read outside the transaction that others wait for.
+            let filled = inner
+                .transaction(Purpose::Read, &claims, |statements, connection, claims| {
+                    Box::pin(claim::filled(statements, connection, claims))
+                })
+                .await;
+            if filled.is_err() {
+                // Nobody would know of these claims, and each would cost its delivery a lease.
+                inner.release(&claims, request.now).await?;
+            }
+            filled
         })
         .await
     }
 
     async fn has_suspects(&self, destination: &str, now: Timestamp) -> Result<bool> {
         let args = vec![destination.into(), now.as_millis().into()];
-        let sql = self.inner.statements.has_suspects.clone();
-        self.view(sql, args, |rows| Ok(!rows.is_empty())).await
+        self.view(&self.inner.statements.has_suspects, args, |rows| Ok(!rows.is_empty())).await
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>> {
-        self.owned(|inner| async move {
-            let mut writing = inner.begin().await?;
-            let answers = settle::settle(&inner.statements, &mut *writing.tx, &settlements).await?;
-            inner.commit(writing).await?;
-            Ok(answers)
+        self.write(Purpose::Write, settlements, |statements, connection, settlements| {
+            Box::pin(settle::settle(statements, connection, settlements))
         })
         .await
     }
@@ -231,19 +220,15 @@ where
     }
 
     async fn deliver(&self, seq: i64, destinations: Vec<String>, operator: Operator, now: Timestamp) -> Result<u64> {
-        self.owned(|inner| async move {
-            let mut writing = inner.begin().await?;
-            let made =
-                operate::deliver(&inner.statements, &mut *writing.tx, seq, &destinations, &operator, now).await?;
-            inner.commit(writing).await?;
-            Ok(made)
+        let input = (seq, destinations, operator, now);
+        self.write(Purpose::Write, input, |statements, connection, (seq, destinations, operator, now)| {
+            Box::pin(operate::deliver(statements, connection, *seq, destinations, operator, *now))
         })
         .await
     }
 
     async fn instance_id(&self) -> Result<String> {
-        let sql = self.inner.statements.instance_id.clone();
-        self.view(sql, Vec::new(), |rows| match rows.first() {
+        self.view(&self.inner.statements.instance_id, Vec::new(), |rows| match rows.first() {
             Some(row) => Ok(row.text(0)?),
             None => Err(Fault::corrupt("meta", 0, "there is no instance_id")),
         })
@@ -251,55 +236,40 @@ where
     }
 
     async fn beat(&self, owner: &str, now: Timestamp) -> Result<()> {
-        let owner = owner.to_owned();
-        self.owned(|inner| async move {
-            let mut writing = inner.begin().await?;
-            chores::beat(&inner.statements, &mut *writing.tx, &owner, now).await?;
-            inner.commit(writing).await
+        self.write(Purpose::Write, (owner.to_owned(), now), |statements, connection, (owner, now)| {
+            Box::pin(chores::beat(statements, connection, owner, *now))
         })
         .await
     }
 
     async fn count_refusals(&self, refusals: Vec<RefusalRecord>) -> Result<()> {
-        self.owned(|inner| async move {
-            let mut writing = inner.begin().await?;
-            chores::count_refusals(&inner.statements, &mut *writing.tx, &refusals).await?;
-            inner.commit(writing).await?;
-            Ok(())
+        self.write(Purpose::Write, refusals, |statements, connection, refusals| {
+            Box::pin(chores::count_refusals(statements, connection, refusals))
         })
         .await
     }
 
     async fn prune(&self, cutoff: Timestamp, from: i64) -> Result<Pruned> {
-        self.owned(|inner| async move {
-            let mut writing = inner.begin().await?;
-            let pruned = chores::prune(&inner.statements, &mut *writing.tx, cutoff, from).await?;
-            inner.commit(writing).await?;
-            Ok(pruned)
+        self.write(Purpose::Write, (cutoff, from), |statements, connection, (cutoff, from)| {
+            Box::pin(chores::prune(statements, connection, *cutoff, *from))
         })
         .await
     }
 
     async fn checkpoint(&self) -> Result<()> {
-        match &self.inner.checkpoint {
-            Some(checkpoint) => {
-                let answer = checkpoint().await;
-                if let Err(error) = &answer {
-                    self.inner.note(error).await;
-                }
-                answer
-            }
-            None => Ok(()),
+        let answer = self.inner.access.checkpoint().await;
+        if let Err(error) = &answer {
+            self.inner.access.note(error).await;
         }
+        answer
     }
 
     async fn close(&self) {
-        self.inner.read.close().await;
-        self.inner.write.close().await;
+        self.inner.access.close().await;
     }
 }
 
-impl<D: Dialect> SqlStore<D> {
+impl<A: Access> SqlStore<A> {
     async fn operate(
         &self,
         verb: operate::Verb,
@@ -307,11 +277,9 @@ impl<D: Dialect> SqlStore<D> {
         operator: Operator,
         now: Timestamp,
     ) -> Result<Vec<Operated>> {
-        self.owned(|inner| async move {
-            let mut writing = inner.begin().await?;
-            let answers = operate::operate(&inner.statements, &mut *writing.tx, verb, &ids, &operator, now).await?;
-            inner.commit(writing).await?;
-            Ok(answers)
+        let input = (verb, ids, operator, now);
+        self.write(Purpose::Write, input, |statements, connection, (verb, ids, operator, now)| {
+            Box::pin(operate::operate(statements, connection, *verb, ids, operator, *now))
         })
         .await
     }

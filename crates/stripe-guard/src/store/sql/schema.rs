@@ -2,14 +2,19 @@
 //!
 //! The texts are those of both databases: three column types (text, bytes, 64-bit integers), times
 //! in milliseconds since 1970, flags 0 and 1. `{p}` stands for the qualifier of a name, `{id}` for
-//! the dialect's self-numbering key, `{key}` for a key that is given, `{bytes}` for its bytes, `{clustered}` for what keeps a table
-//! in the order of its key, `{index}` for the qualifier of an index.
+//! the dialect's self-numbering key, `{key}` for a key that is given, `{name}` for a text that is
+//! compared byte by byte, `{bytes}` for its bytes, `{clustered}` for what keeps a table in the order
+//! of its key, `{index}` for the qualifier of an index. [`BODIES`] stands for the dialect's own
+//! table of bodies.
 
 /// The schema this binary writes.
-pub(crate) const VERSION: i64 = 1;
+pub(crate) const VERSION: i64 = 2;
 
 /// The migrations, in order: number, the oldest binary that works on its result, statements.
-pub(crate) const MIGRATIONS: &[(i64, i64, &[&str])] = &[(1, 1, INITIAL)];
+pub(crate) const MIGRATIONS: &[(i64, i64, &[&str])] = &[(1, 1, INITIAL), (2, 1, SHARES)];
+
+/// Where the dialect's statements for the table of bodies come.
+pub(crate) const BODIES: &str = "{bodies}";
 
 /// What a database holds before the first migration can be told from none.
 pub(crate) const META: &str = "CREATE TABLE IF NOT EXISTS {p}meta (
@@ -22,8 +27,8 @@ const INITIAL: &[&str] = &[
     // Narrow and for ever: identities outlive bodies, so that a copy is always recognised.
     "CREATE TABLE {p}events (
         seq          {id},
-        source       TEXT   NOT NULL,
-        key          TEXT   NOT NULL,
+        source       {name} NOT NULL,
+        key          {name} NOT NULL,
         event_id     TEXT,
         type         TEXT,
         form         TEXT,
@@ -50,10 +55,7 @@ const INITIAL: &[&str] = &[
     )",
     "CREATE UNIQUE INDEX {index}events_key ON {p}events (key, source)",
     // Written once, never changed; apart, so that no change of state copies a body.
-    "CREATE TABLE {p}bodies (
-        seq   {key},
-        bytes {bytes} NOT NULL
-    )",
+    BODIES,
     "CREATE TABLE {p}copies (
         event_seq    BIGINT NOT NULL,
         number       BIGINT NOT NULL,
@@ -73,8 +75,8 @@ const INITIAL: &[&str] = &[
     "CREATE TABLE {p}deliveries (
         id               {id},
         event_seq        BIGINT NOT NULL,
-        key              TEXT   NOT NULL,
-        destination      TEXT   NOT NULL,
+        key              {name} NOT NULL,
+        destination      {name} NOT NULL,
         state            TEXT   NOT NULL,
         class            TEXT,
         parked           BIGINT NOT NULL DEFAULT 0,
@@ -117,7 +119,7 @@ const INITIAL: &[&str] = &[
         CONSTRAINT attempt_outcome_known CHECK (outcome IN ('delivered', 'rejected', 'failed', 'overloaded', 'misconfigured', 'timed_out', 'unreachable', 'lost', 'late', 'internal'))
     ) {clustered}",
     "CREATE TABLE {p}destinations (
-        name      TEXT PRIMARY KEY NOT NULL,
+        name      {name} PRIMARY KEY NOT NULL,
         paused    BIGINT NOT NULL DEFAULT 0,
         paused_at BIGINT,
         breaker   TEXT   NOT NULL DEFAULT 'closed',
@@ -127,7 +129,7 @@ const INITIAL: &[&str] = &[
         CONSTRAINT destination_breaker_known CHECK (breaker IN ('closed', 'open', 'half_open'))
     )",
     "CREATE TABLE {p}processes (
-        owner      TEXT PRIMARY KEY NOT NULL,
+        owner      {name} PRIMARY KEY NOT NULL,
         started_at BIGINT NOT NULL,
         seen_at    BIGINT NOT NULL,
         version    TEXT   NOT NULL
@@ -135,8 +137,8 @@ const INITIAL: &[&str] = &[
     // What was turned away at the door, so that a wrong secret shows itself. Counted in memory and
     // written in passing: a forger must not be able to make us write.
     "CREATE TABLE {p}refusals (
-        source       TEXT   NOT NULL,
-        reason       TEXT   NOT NULL,
+        source       {name} NOT NULL,
+        reason       {name} NOT NULL,
         count        BIGINT NOT NULL,
         last_at      BIGINT NOT NULL,
         skew_seconds BIGINT,
@@ -152,3 +154,13 @@ const INITIAL: &[&str] = &[
         reason  TEXT   NOT NULL
     )",
 ];
+
+/// How many requests at once each process may have under way at a destination: the sum holds for
+/// the installation.
+const SHARES: &[&str] = &["CREATE TABLE {p}shares (
+        destination {name} NOT NULL,
+        owner       {name} NOT NULL,
+        slots       BIGINT NOT NULL,
+        PRIMARY KEY (destination, owner),
+        CONSTRAINT share_slots CHECK (slots >= 0)
+    ) {clustered}"];

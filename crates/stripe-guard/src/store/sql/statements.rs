@@ -61,7 +61,7 @@ impl Statements {
     #[expect(clippy::too_many_lines, reason = "a list of statements, to be read beside each other")]
     pub(super) fn new<D: Dialect>(qualifier: &str) -> Self {
         let one = |text: &str| statement::<D>(text, qualifier);
-        let many = |head: &str, row: &str, tail: &str| Batch::new::<D>(head, row, tail, qualifier);
+        let many = |text: &str, row: &str, types: &str| Batch::new::<D>(text, row, types, qualifier);
         let event = format!(
             "SELECT {EVENT_COLUMNS}, coalesce(c.copies, 0), coalesce(c.differing, 0) FROM {{p}}events e LEFT JOIN {{p}}copy_counts c ON c.event_seq = e.seq"
         );
@@ -78,15 +78,16 @@ impl Statements {
         let suspects = "FROM {p}deliveries d WHERE d.destination = ? AND d.lost > 0 AND d.due_at IS NOT NULL AND d.due_at <= ? AND (d.lost >= 2 OR d.state = 'processing')";
         Self {
             insert_events: many(
-                "INSERT INTO {p}events (source, key, event_id, type, form, origin, intake, created, livemode, account, context, customer, object_id, api_version, received_at, digest, secret_label) VALUES",
-                "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                "ON CONFLICT (key, source) DO NOTHING RETURNING seq, key, source",
+                "INSERT INTO {p}events (source, key, event_id, type, form, origin, intake, created, livemode, account, context, customer, object_id, api_version, received_at, digest, secret_label) \
+                 {rows} ON CONFLICT (key, source) DO NOTHING RETURNING seq, key, source",
+                "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?",
+                "tttttttiitttttibt",
             ),
-            insert_bodies: many("INSERT INTO {p}bodies (seq, bytes) VALUES", "(?, ?)", ""),
+            insert_bodies: many("INSERT INTO {p}bodies (seq, bytes) {rows}", "?, ?", "ib"),
             insert_deliveries: many(
-                "INSERT INTO {p}deliveries (event_seq, key, destination, state, due_at, round_started_at) VALUES",
-                "(?, ?, ?, 'received', ?, ?)",
-                "ON CONFLICT (key, destination) DO NOTHING",
+                "INSERT INTO {p}deliveries (event_seq, key, destination, state, due_at, round_started_at) {rows} ON CONFLICT (key, destination) DO NOTHING",
+                "?, ?, ?, 'received', ?, ?",
+                "ittii",
             ),
             find_event: one("SELECT seq, digest FROM {p}events WHERE key = ? AND source = ?"),
             count_copies: one(
@@ -99,37 +100,40 @@ impl Statements {
             ),
             // A share of each kind, so that the caller can be fair; it takes no more than its limit.
             due: one(&format!(
-                "SELECT * FROM (SELECT {DELIVERY_COLUMNS} FROM {{p}}deliveries d WHERE d.destination = ? AND d.state = 'processing' AND d.due_at <= ? AND d.lost = 0 ORDER BY d.due_at LIMIT ? {{skip_locked}}) AS leases \
-                 UNION ALL SELECT * FROM (SELECT {DELIVERY_COLUMNS} FROM {{p}}deliveries d WHERE d.destination = ? AND d.state = 'retryable' AND d.due_at >= ? AND d.due_at <= ? AND d.lost < 2 ORDER BY d.due_at LIMIT ? {{skip_locked}}) AS retries \
-                 UNION ALL SELECT * FROM (SELECT {DELIVERY_COLUMNS} FROM {{p}}deliveries d WHERE d.destination = ? AND d.state = 'received' AND d.due_at >= ? AND d.due_at <= ? AND d.lost < 2 ORDER BY d.due_at LIMIT ? {{skip_locked}}) AS fresh"
+                "WITH leases AS MATERIALIZED (SELECT {DELIVERY_COLUMNS} FROM {{p}}deliveries d WHERE d.destination = ? AND d.state = 'processing' AND d.due_at >= ? AND d.due_at <= ? AND d.lost = 0 ORDER BY d.due_at LIMIT ? {{skip_locked}}), \
+                 retries AS MATERIALIZED (SELECT {DELIVERY_COLUMNS} FROM {{p}}deliveries d WHERE d.destination = ? AND d.state = 'retryable' AND d.due_at >= ? AND d.due_at <= ? AND d.lost < 2 ORDER BY d.due_at LIMIT ? {{skip_locked}}), \
+                 fresh AS MATERIALIZED (SELECT {DELIVERY_COLUMNS} FROM {{p}}deliveries d WHERE d.destination = ? AND d.state = 'received' AND d.due_at >= ? AND d.due_at <= ? AND d.lost < 2 ORDER BY d.due_at LIMIT ? {{skip_locked}}) \
+                 SELECT * FROM leases UNION ALL SELECT * FROM retries UNION ALL SELECT * FROM fresh"
             )),
             due_suspect: one(&format!(
                 "SELECT {DELIVERY_COLUMNS} {suspects} ORDER BY d.due_at LIMIT 1 {{skip_locked}}"
             )),
             has_suspects: one(&format!("SELECT d.id {suspects} LIMIT 1")),
             take: many(
-                "WITH v (id, fence, state, due_at, class, lost, owner, claimed_at) AS (VALUES",
-                "(CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT))",
-                ") UPDATE {p}deliveries SET state = v.state, fence = v.fence, due_at = v.due_at, class = v.class, lost = v.lost, owner = v.owner, claimed_at = v.claimed_at FROM v \
+                "WITH v (id, fence, state, due_at, class, lost, owner, claimed_at) AS ({rows}) \
+                 UPDATE {p}deliveries SET state = v.state, fence = v.fence, due_at = v.due_at, class = v.class, lost = v.lost, owner = v.owner, claimed_at = v.claimed_at FROM v \
                  WHERE {p}deliveries.id = v.id AND {p}deliveries.fence = v.fence - 1 AND {p}deliveries.state IN ('received', 'processing', 'retryable') RETURNING {p}deliveries.id",
+                "?, ?, ?, ?, ?, ?, ?, ?",
+                "iitititi",
             ),
             events_with_bodies: many(
                 &format!(
-                    "SELECT {EVENT_COLUMNS}, CAST(0 AS BIGINT), CAST(0 AS BIGINT), b.bytes FROM {{p}}events e LEFT JOIN {{p}}bodies b ON b.seq = e.seq WHERE e.seq IN ("
+                    "SELECT {EVENT_COLUMNS}, CAST(0 AS BIGINT), CAST(0 AS BIGINT), b.bytes FROM {{p}}events e LEFT JOIN {{p}}bodies b ON b.seq = e.seq WHERE e.seq IN ({{rows}})"
                 ),
                 "?",
-                ")",
+                "i",
             ),
             apply: many(
-                "WITH v (id, fence, state, due_at, class, attempts, lost) AS (VALUES",
-                "(CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT))",
-                ") UPDATE {p}deliveries SET state = v.state, due_at = v.due_at, class = v.class, attempts = v.attempts, lost = v.lost, owner = NULL, claimed_at = NULL FROM v \
+                "WITH v (id, fence, state, due_at, class, attempts, lost) AS ({rows}) \
+                 UPDATE {p}deliveries SET state = v.state, due_at = v.due_at, class = v.class, attempts = v.attempts, lost = v.lost, owner = NULL, claimed_at = NULL FROM v \
                  WHERE {p}deliveries.id = v.id AND {p}deliveries.fence = v.fence AND {p}deliveries.state = 'processing' RETURNING {p}deliveries.id, {p}deliveries.fence",
+                "?, ?, ?, ?, ?, ?, ?",
+                "iititii",
             ),
             insert_attempts: many(
-                "INSERT INTO {p}attempts (delivery_id, fence, round, number, started_at, duration_ms, outcome, status, error, excerpt) VALUES",
-                "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                "",
+                "INSERT INTO {p}attempts (delivery_id, fence, round, number, started_at, duration_ms, outcome, status, error, excerpt) {rows}",
+                "?, ?, ?, ?, ?, ?, ?, ?, ?, ?",
+                "iiiiiititt",
             ),
             mark_late: one(
                 "UPDATE {p}attempts SET outcome = 'late', status = ?, error = ?, excerpt = ?, duration_ms = ? WHERE delivery_id = ? AND fence = ? AND outcome = 'lost'",
@@ -152,15 +156,16 @@ impl Statements {
                 "INSERT INTO {p}processes (owner, started_at, seen_at, version) VALUES (?, ?, ?, ?) ON CONFLICT (owner) DO UPDATE SET seen_at = excluded.seen_at",
             ),
             count_refusals: many(
-                "INSERT INTO {p}refusals (source, reason, count, last_at, skew_seconds) VALUES",
-                "(?, ?, ?, ?, ?)",
-                "ON CONFLICT (source, reason) DO UPDATE SET count = {p}refusals.count + excluded.count, last_at = excluded.last_at, skew_seconds = excluded.skew_seconds",
+                "INSERT INTO {p}refusals (source, reason, count, last_at, skew_seconds) {rows} \
+                 ON CONFLICT (source, reason) DO UPDATE SET count = {p}refusals.count + excluded.count, last_at = excluded.last_at, skew_seconds = excluded.skew_seconds",
+                "?, ?, ?, ?, ?",
+                "ttiii",
             ),
             prune_candidates: one(
                 "SELECT b.seq, e.received_at, (SELECT COUNT(*) FROM {p}deliveries d WHERE d.key = e.key AND d.event_seq = e.seq AND d.state NOT IN ('processed', 'discarded')) \
                  FROM {p}bodies b JOIN {p}events e ON e.seq = b.seq WHERE b.seq >= ? ORDER BY b.seq LIMIT ?",
             ),
-            delete_bodies: many("DELETE FROM {p}bodies WHERE seq IN (", "?", ")"),
+            delete_bodies: many("DELETE FROM {p}bodies WHERE seq IN ({rows})", "?", "i"),
             events_by_key: one(&format!("{event} WHERE e.key = ? OR (e.key > ? AND e.key < ?) ORDER BY e.seq")),
             events: one(&format!(
                 "{event} WHERE (CAST(? AS BIGINT) IS NULL OR e.seq < ?) AND (CAST(? AS TEXT) IS NULL OR e.source = ?) AND (CAST(? AS TEXT) IS NULL OR e.type = ?) \

@@ -1,15 +1,14 @@
 //! The reads.
 
 use std::collections::BTreeMap;
-use std::ops::DerefMut as _;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use stripe_guard_core::{DeliveryId, Digest, TEST_EVENT_ID, Timestamp};
 
 use super::claim::DeliveryRow;
-use super::dialect::{Arg, Cells, Dialect, Run};
-use super::{Fault, SqlStore};
+use super::dialect::{Arg, Cells, Run, Statement};
+use super::{Access, Fault, Purpose, Row, SqlStore};
 use crate::store::{
     AttemptRecord, CopyRecord, DeliveryFilter, DeliveryRecord, DestinationStats, EventFilter, EventRecord, PAGE_MAX,
     RefusalRecord, Result, Stats, Views,
@@ -134,27 +133,31 @@ fn twice(value: Option<&str>) -> [Arg; 2] {
     [value.into(), value.into()]
 }
 
-impl<D: Dialect> SqlStore<D> {
+impl<A: Access> SqlStore<A> {
     /// Runs one read on a connection of its own and makes something of its rows.
-    pub(super) async fn view<T, F>(&self, sql: sqlx::SqlStr, args: Vec<Arg>, make: F) -> Result<T>
+    pub(super) async fn view<T, F>(&self, statement: &Statement, args: Vec<Arg>, make: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(Vec<<<D::Db as sqlx::Database>::Connection as Run>::Row>) -> Result<T, Fault> + Send + 'static,
+        F: FnOnce(Vec<Row<A>>) -> Result<T, Fault> + Send + 'static,
     {
+        let statement = statement.clone();
         self.owned(|inner| async move {
-            let mut connection = inner.reader().await?;
-            let rows = connection.deref_mut().fetch(sql, args).await?;
-            make(rows)
+            let rows = inner
+                .transaction(Purpose::Read, &(statement, args), |_, connection, (statement, args)| {
+                    Box::pin(async move { Ok(connection.fetch(statement.clone(), args.clone()).await?) })
+                })
+                .await?;
+            make(rows).map_err(Fault::into_error::<A::Dialect>)
         })
         .await
     }
 }
 
 #[async_trait]
-impl<D: Dialect> Views for SqlStore<D> {
+impl<A: Access> Views for SqlStore<A> {
     async fn event(&self, seq: i64) -> Result<Option<EventRecord>> {
-        let sql = self.inner.statements.event_by_seq.clone();
-        self.view(sql, vec![seq.into()], |rows| rows.first().map(event).transpose()).await
+        self.view(&self.inner.statements.event_by_seq, vec![seq.into()], |rows| rows.first().map(event).transpose())
+            .await
     }
 
     async fn events_by_key(&self, key: &str) -> Result<Vec<EventRecord>> {
@@ -163,9 +166,8 @@ impl<D: Dialect> Views for SqlStore<D> {
             TEST_EVENT_ID => (format!("{key}:"), format!("{key};")),
             _ => (String::new(), String::new()),
         };
-        let sql = self.inner.statements.events_by_key.clone();
         let args = vec![key.into(), from.as_str().into(), to.as_str().into()];
-        self.view(sql, args, |rows| rows.iter().map(event).collect()).await
+        self.view(&self.inner.statements.events_by_key, args, |rows| rows.iter().map(event).collect()).await
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>> {
@@ -175,8 +177,7 @@ impl<D: Dialect> Views for SqlStore<D> {
         args.extend(twice(filter.intake.map(stripe_guard_core::Intake::as_str)));
         args.extend(twice(filter.account.as_deref()));
         args.push(i64::from(filter.limit.min(PAGE_MAX)).into());
-        let sql = self.inner.statements.events.clone();
-        self.view(sql, args, |rows| rows.iter().map(event).collect()).await
+        self.view(&self.inner.statements.events, args, |rows| rows.iter().map(event).collect()).await
     }
 
     async fn deliveries(&self, filter: &DeliveryFilter) -> Result<Vec<DeliveryRecord>> {
@@ -185,39 +186,42 @@ impl<D: Dialect> Views for SqlStore<D> {
         args.extend(twice(filter.class.as_deref()));
         args.push(i64::from(filter.limit.min(PAGE_MAX)).into());
         let statements = &self.inner.statements;
-        let sql = match &filter.state {
-            None => statements.deliveries.clone(),
+        let statement = match &filter.state {
+            None => &statements.deliveries,
             Some(state) => match statements.deliveries_in.iter().find(|(name, _)| name == state) {
-                Some((_, sql)) => sql.clone(),
+                Some((_, statement)) => statement,
                 None => return Ok(Vec::new()),
             },
         };
-        self.view(sql, args, |rows| rows.iter().map(delivery).collect()).await
+        self.view(statement, args, |rows| rows.iter().map(delivery).collect()).await
     }
 
     async fn deliveries_of(&self, key: &str) -> Result<Vec<DeliveryRecord>> {
-        let sql = self.inner.statements.deliveries_of.clone();
-        self.view(sql, vec![key.into()], |rows| rows.iter().map(delivery).collect()).await
+        self.view(&self.inner.statements.deliveries_of, vec![key.into()], |rows| rows.iter().map(delivery).collect())
+            .await
     }
 
     async fn delivery(&self, id: DeliveryId) -> Result<Option<DeliveryRecord>> {
-        let sql = self.inner.statements.delivery.clone();
-        self.view(sql, vec![id.get().into()], |rows| rows.first().map(delivery).transpose()).await
+        self.view(&self.inner.statements.delivery, vec![id.get().into()], |rows| rows.first().map(delivery).transpose())
+            .await
     }
 
     async fn attempts(&self, id: DeliveryId) -> Result<Vec<AttemptRecord>> {
-        let sql = self.inner.statements.attempts.clone();
-        self.view(sql, vec![id.get().into()], move |rows| rows.iter().map(|row| attempt(id, row)).collect()).await
+        self.view(&self.inner.statements.attempts, vec![id.get().into()], move |rows| {
+            rows.iter().map(|row| attempt(id, row)).collect()
+        })
+        .await
     }
 
     async fn copies(&self, seq: i64) -> Result<Vec<CopyRecord>> {
-        let sql = self.inner.statements.copies.clone();
-        self.view(sql, vec![seq.into()], move |rows| rows.iter().map(|row| copy(seq, row)).collect()).await
+        self.view(&self.inner.statements.copies, vec![seq.into()], move |rows| {
+            rows.iter().map(|row| copy(seq, row)).collect()
+        })
+        .await
     }
 
     async fn body(&self, seq: i64) -> Result<Option<Vec<u8>>> {
-        let sql = self.inner.statements.body.clone();
-        self.view(sql, vec![seq.into()], |rows| match rows.first() {
+        self.view(&self.inner.statements.body, vec![seq.into()], |rows| match rows.first() {
             Some(row) => Ok(row.opt_bytes(0)?),
             None => Ok(None),
         })
@@ -225,16 +229,20 @@ impl<D: Dialect> Views for SqlStore<D> {
     }
 
     async fn refusals(&self) -> Result<Vec<RefusalRecord>> {
-        let sql = self.inner.statements.refusals.clone();
-        self.view(sql, Vec::new(), |rows| rows.iter().map(refusal).collect()).await
+        self.view(&self.inner.statements.refusals, Vec::new(), |rows| rows.iter().map(refusal).collect()).await
     }
 
     async fn stats(&self) -> Result<Stats> {
         self.owned(|inner| async move {
-            let mut connection = inner.reader().await?;
-            let last = connection.deref_mut().fetch(inner.statements.last_event.clone(), Vec::new()).await?;
-            let counts = connection.deref_mut().fetch(inner.statements.stats.clone(), Vec::new()).await?;
-            stats(&last, &counts)
+            inner
+                .transaction(Purpose::Read, &(), |statements, connection, ()| {
+                    Box::pin(async move {
+                        let last = connection.fetch(statements.last_event.clone(), Vec::new()).await?;
+                        let counts = connection.fetch(statements.stats.clone(), Vec::new()).await?;
+                        stats(&last, &counts)
+                    })
+                })
+                .await
         })
         .await
     }

@@ -1,7 +1,6 @@
 //! Moving the write-ahead log into the file, in one place and beside the writer.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -9,7 +8,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, R
 
 use super::dialect::SqliteDialect;
 use super::{BUSY_TIMEOUT, PAGE_BYTES, StoreError};
-use crate::store::sql::{Checkpoint, Dialect as _};
+use crate::store::sql::Dialect as _;
 
 /// Above this the write-ahead log is made to begin anew, because a checkpoint beside the writer
 /// never catches up with it. Its file is cut to this length then.
@@ -30,15 +29,7 @@ const WAL_BYTES_MIN: u64 = 4 * 1024 * 1024;
 ///
 /// The file of the log keeps its length: a flush of blocks that the file has already is cheaper
 /// than one of blocks that are new to it.
-pub(super) fn checkpointer(options: SqliteConnectOptions, write: sqlx::SqlitePool, wal: PathBuf) -> Checkpoint {
-    let beside = Arc::new(tokio::sync::Mutex::new(Checkpointer { options, write, wal, done: None }));
-    Arc::new(move || {
-        let beside = Arc::clone(&beside);
-        Box::pin(async move { beside.lock().await.run_once().await })
-    })
-}
-
-struct Checkpointer {
+pub(super) struct Checkpointer {
     options: SqliteConnectOptions,
     write: sqlx::SqlitePool,
     wal: PathBuf,
@@ -47,7 +38,12 @@ struct Checkpointer {
 }
 
 impl Checkpointer {
-    async fn run_once(&mut self) -> Result<(), StoreError> {
+    /// A checkpointer of the file that these options open.
+    pub(super) fn new(options: SqliteConnectOptions, write: sqlx::SqlitePool, wal: PathBuf) -> Self {
+        Self { options, write, wal, done: None }
+    }
+
+    pub(super) async fn run_once(&mut self) -> Result<(), StoreError> {
         let Ok(log) = std::fs::metadata(&self.wal) else { return Ok(()) };
         let changed = log.modified().ok();
         if log.len() < WAL_BYTES_MIN || (changed.is_some() && changed == self.done) {

@@ -10,20 +10,27 @@ use crate::store::sql::{Arg, Cells, Dialect, Run};
 pub(in crate::store) struct SqliteDialect;
 
 impl Dialect for SqliteDialect {
-    type Db = Sqlite;
-
-    const BEGIN: &'static str = "BEGIN IMMEDIATE";
     const SKIP_LOCKED: &'static str = "";
     const ID: &'static str = "INTEGER PRIMARY KEY";
     /// Only this spelling is the row's own number; any other costs a second tree.
     const KEY: &'static str = "INTEGER PRIMARY KEY";
+    /// Compared byte by byte unless told otherwise.
+    const NAME: &'static str = "TEXT";
     const BYTES: &'static str = "BLOB";
     const RANDOM_ID: &'static str = "lower(hex(randomblob(16)))";
     const CLUSTERED: &'static str = "WITHOUT ROWID";
+    const BODIES: &'static [&'static str] = &["CREATE TABLE {p}bodies (
+        seq   {key},
+        bytes {bytes} NOT NULL
+    )"];
 
     /// Without numbers: SQLite looks a numbered one up by name, each time, one after the other.
     fn placeholder(_: usize) -> String {
         "?".to_owned()
+    }
+
+    fn rows_from_arrays(_: &str, _: &str) -> Option<String> {
+        None
     }
 
     fn classify(error: sqlx::Error) -> StoreError {
@@ -36,6 +43,11 @@ impl Dialect for SqliteDialect {
             Some(18 | 19 | 20 | 25) => StoreError::Data(error),
             _ => StoreError::Unavailable(error),
         }
+    }
+
+    /// One writes at a time, and waits for its turn.
+    fn is_contention(_: &sqlx::Error) -> bool {
+        false
     }
 }
 
@@ -60,6 +72,7 @@ fn arguments(args: Vec<Arg>) -> sqlx::Result<SqliteArguments> {
             Arg::Int(value) => arguments.add(value),
             Arg::Text(value) => arguments.add(value),
             Arg::Bytes(value) => arguments.add(value),
+            Arg::Array(_) => return Err(sqlx::Error::Encode("SQLite has no arrays".into())),
         }
         .map_err(sqlx::Error::Encode)?;
     }

@@ -1,5 +1,6 @@
 //! SQLite: one file, one writer, a write-ahead log that is flushed at every commit.
 
+mod access;
 mod checkpoint;
 mod dialect;
 
@@ -10,11 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlSafeStr as _};
 
 use super::sql::{Dialect as _, SqlStore, check_schema, migrate};
 use super::{BUSY_TIMEOUT, Store, StoreError};
-use checkpoint::{WAL_BYTES_MAX, checkpointer};
+use access::{BEGIN, SqliteAccess};
+use checkpoint::{Checkpointer, WAL_BYTES_MAX};
 use dialect::{SqliteDialect, primary_code};
 
 /// The first SQLite without the WAL-reset fault (sqlite.org, "WAL-reset bug"), which could corrupt a database.
@@ -100,7 +102,7 @@ async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<
     let mut first = connect_patiently(&options).await.map_err(cannot)?;
     check(&mut first, synchronous).await?;
     let prepared = if file.create {
-        migrate::<SqliteDialect>(&mut first, &file.table_prefix).await
+        migrated(&mut first, &file.table_prefix).await
     } else {
         check_patiently(&mut first, &file.table_prefix).await
     };
@@ -123,9 +125,16 @@ async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<
     let write = pool(1).after_release(|connection, _| Box::pin(is_at_rest(connection)));
     let write = write.connect_with(options.clone().pragma("cache_size", WRITER_CACHE)).await.map_err(cannot)?;
     let read = pool(READERS).connect_lazy_with(options.clone().pragma("query_only", "1"));
-    let checkpoint = checkpointer(options, write.clone(), wal_of(&file.path));
-    let store = SqlStore::<SqliteDialect>::new(write, read, &file.table_prefix, Some(checkpoint));
+    let checkpoint = Checkpointer::new(options, write.clone(), wal_of(&file.path));
+    let store = SqlStore::new(SqliteAccess::new(write, read, checkpoint), &file.table_prefix);
     Ok(Opened { store: Arc::new(store), _lock: lock })
+}
+
+/// Brings the schema up to date, alone: whoever else starts waits.
+async fn migrated(connection: &mut SqliteConnection, prefix: &str) -> Result<(), StoreError> {
+    let mut tx = connection.begin_with(BEGIN.into_sql_str()).await.map_err(SqliteDialect::classify)?;
+    migrate::<SqliteDialect, _>(&mut *tx, prefix).await?;
+    tx.commit().await.map_err(SqliteDialect::classify)
 }
 
 /// One `serve` for each file: two would each believe to be the only checkpointer and scheduler.
@@ -151,7 +160,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
 async fn check_patiently(connection: &mut SqliteConnection, prefix: &str) -> Result<(), StoreError> {
     let mut left = LOOK_PATIENCE;
     loop {
-        match check_schema::<SqliteDialect>(connection, prefix).await {
+        match check_schema::<SqliteDialect, _>(connection, prefix).await {
             Err(StoreError::Open(_)) if !left.is_zero() => {
                 let nap = Duration::from_millis(100);
                 left = left.saturating_sub(nap);
