@@ -21,7 +21,7 @@ use crate::http::{
 use crate::registry::Registry;
 use crate::settings::{Database, LEASE_MARGIN, Settings};
 use crate::settler::Settler;
-use crate::store::{Opened, SqliteFile, Store, StoreError, open_sqlite};
+use crate::store::{Opened, PostgresInbox, SqliteFile, Store, StoreError, open_postgres, open_sqlite};
 use crate::telemetry::{self, DestinationMetrics, SourceMetrics};
 use crate::wake::Wakers;
 use crate::worker::{Shared, Worker};
@@ -81,8 +81,24 @@ pub struct Engine {
 
 /// Opens an inbox as the settings say.
 pub async fn open(database: &Database, exclusive: bool, create: bool) -> Result<Opened, StoreError> {
-    let Database::Sqlite { path, table_prefix } = database;
-    open_sqlite(&SqliteFile { path: path.clone(), table_prefix: table_prefix.clone(), create, exclusive }).await
+    match database {
+        Database::Sqlite { path, table_prefix } => {
+            open_sqlite(&SqliteFile { path: path.clone(), table_prefix: table_prefix.clone(), create, exclusive }).await
+        }
+        // Never for one process alone: any number share it.
+        Database::Postgres { url, schema, pooler, require_replica, connections } => {
+            open_postgres(&PostgresInbox {
+                url: url.clone(),
+                schema: schema.clone(),
+                pooler: *pooler,
+                require_replica: *require_replica,
+                connections: *connections,
+                create,
+                partition_events: None,
+            })
+            .await
+        }
+    }
 }
 
 impl Engine {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use stripe_guard_core::{Mode, RetryPolicy, SigningSecret, Tolerance, TypeFilter};
 use url::Url;
 
+use crate::store::{Pooler, PostgresUrl};
+
 /// Where the inbox is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Database {
@@ -17,7 +19,26 @@ pub enum Database {
         /// What every table's name begins with.
         table_prefix: String,
     },
+    /// Tables in a schema of a PostgreSQL database, shared by any number of processes.
+    Postgres {
+        /// The address.
+        url: PostgresUrl,
+        /// The schema that holds the tables: `[a-z_][a-z0-9_]{0,39}`.
+        schema: String,
+        /// What stands between us and the server.
+        pooler: Pooler,
+        /// Acknowledge only what a synchronous standby has flushed too.
+        require_replica: bool,
+        /// Connections that write; a few more read.
+        connections: u32,
+    },
 }
+
+/// The default of [`Database::Postgres`]'s `schema`.
+pub const SCHEMA: &str = "stripe_guard";
+
+/// The default of [`Database::Postgres`]'s `connections`.
+pub const CONNECTIONS: u32 = 8;
 
 /// The default of [`Database::Sqlite`]'s `table_prefix`.
 pub const TABLE_PREFIX: &str = "stripe_guard_";

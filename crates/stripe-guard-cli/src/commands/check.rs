@@ -81,8 +81,11 @@ fn as_text(loaded: &Loaded) -> String {
 }
 
 fn database(database: &Database) -> String {
-    let Database::Sqlite { path, .. } = database;
-    format!("sqlite://{}", path.display())
+    match database {
+        Database::Sqlite { path, .. } => format!("sqlite://{}", path.display()),
+        // Without user and password.
+        Database::Postgres { url, .. } => url.to_string(),
+    }
 }
 
 fn labels(source: &Source) -> Vec<&str> {

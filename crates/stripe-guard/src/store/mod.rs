@@ -3,6 +3,8 @@
 mod claim;
 mod error;
 mod page;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod record;
 mod sql;
 #[cfg(feature = "sqlite")]
@@ -17,14 +19,35 @@ use stripe_guard_core::{DeliveryId, Inbound, Intake, Timestamp};
 pub use claim::{Claim, ClaimRequest, Settled, Settlement, Watermark};
 pub use error::StoreError;
 pub use page::{DeliveryFilter, EventFilter, PAGE_MAX};
+#[cfg(feature = "postgres")]
+pub use postgres::{NotAPostgresUrl, Pooler, PostgresInbox, PostgresUrl, open_postgres};
 pub use record::{AttemptRecord, CopyRecord, DeliveryRecord, DestinationStats, EventRecord, RefusalRecord, Stats};
 #[cfg(all(feature = "sqlite", feature = "testing"))]
 pub use sqlite::open_sqlite_unflushed;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Opened, SqliteFile, open_sqlite};
+pub use sqlite::{SqliteFile, open_sqlite};
 
 /// What every verb answers.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// An open inbox, and what makes it ours.
+pub struct Opened {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// A lock on the file, where the inbox is one; held for as long as this is.
+    _lock: Option<std::fs::File>,
+}
+
+impl Opened {
+    fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, _lock: None }
+    }
+
+    #[cfg(feature = "sqlite")]
+    fn locked(self, lock: Option<std::fs::File>) -> Self {
+        Self { _lock: lock, ..self }
+    }
+}
 
 /// An event at the door, with what is to become of it.
 #[derive(Clone, Debug)]

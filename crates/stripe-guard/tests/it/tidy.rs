@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// What each module may import of this crate. Lower ones know nothing of higher ones.
 const LAYERS: &[(&str, &[&str])] = &[
     ("clock", &[]),
-    ("settings", &[]),
+    ("settings", &["store"]),
     ("wake", &[]),
     ("telemetry", &[]),
     ("store", &[]),

@@ -7,8 +7,18 @@ use sqlx::postgres::PgConnectOptions;
 
 /// What may follow the question mark, beside `target_session_attrs`, which is ours to obey.
 const PARAMETERS: &[&str] = &[
-    "application_name", "dbname", "host", "hostaddr", "options", "password", "port", "sslcert", "sslkey", "sslmode",
-    "sslrootcert", "user",
+    "application_name",
+    "dbname",
+    "host",
+    "hostaddr",
+    "options",
+    "password",
+    "port",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+    "user",
 ];
 
 /// The most hosts of one URL: each costs a time-out while it is away.
@@ -59,7 +69,9 @@ impl FromStr for PostgresUrl {
         let (authority, database) = before.split_once('/').unwrap_or((before, ""));
         let (user, hosts) = authority.rsplit_once('@').map_or(("", authority), |(user, hosts)| (user, hosts));
         if user.contains('@') || user.contains('/') {
-            return Err(wrong("has an @ or / in its user or password; write them percent-encoded, @ as %40 and / as %2F"));
+            return Err(wrong(
+                "has an @ or / in its user or password; write them percent-encoded, @ as %40 and / as %2F",
+            ));
         }
         let query = parameters(query)?;
         let names_database = !database.is_empty() || query.iter().any(|part| part.starts_with("dbname="));
@@ -88,7 +100,8 @@ fn parameters(query: &str) -> Result<Vec<&str>, NotAPostgresUrl> {
             ("target_session_attrs", "read-write" | "primary") | ("channel_binding", "prefer" | "disable") => {}
             ("target_session_attrs", _) => {
                 return Err(NotAPostgresUrl(
-                    "has a target_session_attrs other than read-write: an inbox needs a server that takes writes".to_owned(),
+                    "has a target_session_attrs other than read-write: an inbox needs a server that takes writes"
+                        .to_owned(),
                 ));
             }
             ("channel_binding", _) => {
@@ -111,7 +124,8 @@ fn parameters(query: &str) -> Result<Vec<&str>, NotAPostgresUrl> {
 /// The driver's reason, which repeats no part of the address that could be a password.
 fn plain(error: &sqlx::Error) -> String {
     let text = error.to_string();
-    let reason = ["invalid port", "invalid IPv6", "sslmode", "ssl_mode"].into_iter().find(|reason| text.contains(reason));
+    let reason =
+        ["invalid port", "invalid IPv6", "sslmode", "ssl_mode"].into_iter().find(|reason| text.contains(reason));
     match reason {
         Some("sslmode" | "ssl_mode") => {
             "has an unknown sslmode; known are disable, allow, prefer, require, verify-ca, verify-full".to_owned()
@@ -155,10 +169,10 @@ mod tests {
         check("postgres:///inbox?host=/run/postgresql", Ok("postgres:///inbox"));
         let several: PostgresUrl = "postgres://me:s3cret@a:1,b:2/inbox".parse().unwrap();
         let options = several.options().unwrap();
-        assert_eq!(options.iter().map(|one| (one.get_host().to_owned(), one.get_port())).collect::<Vec<_>>(), [
-            ("a".to_owned(), 1),
-            ("b".to_owned(), 2)
-        ]);
+        assert_eq!(
+            options.iter().map(|one| (one.get_host().to_owned(), one.get_port())).collect::<Vec<_>>(),
+            [("a".to_owned(), 1), ("b".to_owned(), 2)]
+        );
     }
 
     #[test]

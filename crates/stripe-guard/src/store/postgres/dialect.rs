@@ -22,6 +22,7 @@ impl Dialect for PostgresDialect {
     const NAME: &'static str = "TEXT COLLATE \"C\"";
     const BYTES: &'static str = "BYTEA";
     const RANDOM_ID: &'static str = "replace(CAST(gen_random_uuid() AS TEXT), '-', '')";
+    const CONCURRENT: bool = true;
     const CLUSTERED: &'static str = "";
     /// By arrival number, so that old ones go by dropping a table.
     const BODIES: &'static [&'static str] =

@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::ops::DerefMut;
 
+use stripe_guard_core::Timestamp;
+
 use super::dialect::{Dialect, Run};
 use crate::store::{Result, StoreError};
 
@@ -45,6 +47,10 @@ pub(crate) trait Access: Send + Sync + 'static {
 
     /// Moves a log of the database's own into its file, where it has one.
     fn checkpoint(&self) -> impl Future<Output = Result<()>> + Send;
+
+    /// Removes bodies of events that arrived before the cutoff by the table, where the database
+    /// keeps them in parts, and answers how many.
+    fn drop_old(&self, cutoff: Timestamp) -> impl Future<Output = Result<u64>> + Send;
 
     /// Ends all connections.
     fn close(&self) -> impl Future<Output = ()> + Send;

@@ -110,6 +110,8 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     const BYTES: &'static str;
     /// A text of 32 random hex digits.
     const RANDOM_ID: &'static str;
+    /// Whether several transactions write at once, so that each must lock its rows in one order.
+    const CONCURRENT: bool;
     /// What keeps a table in the order of its key.
     const CLUSTERED: &'static str;
     /// The table of bodies, with what it takes for a first one to go in.

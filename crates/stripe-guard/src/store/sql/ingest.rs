@@ -14,26 +14,31 @@ pub(super) async fn ingest<C: Run>(
     connection: &mut C,
     arrivals: &[Arrival],
 ) -> Result<Vec<Ingested>, Fault> {
+    let mut order: Vec<(usize, &Arrival)> = arrivals.iter().enumerate().collect();
+    if statements.concurrent {
+        // Two batches with the same events must not wait for each other. Stable, so that of two
+        // equal keys the first stays first.
+        order.sort_by_key(|(_, arrival)| (arrival.inbound.key().as_str(), arrival.inbound.source()));
+    }
     // Asked is what went in, not whether something exists: the others were here already.
-    let inserted = statements.insert_events.fetch(connection, arrivals, bind_event).await?;
+    let inserted = statements.insert_events.fetch(connection, &order, |(_, one), args| bind_event(one, args)).await?;
     let mut fresh = HashMap::with_capacity(inserted.len());
     for row in &inserted {
         fresh.insert((row.text_ref(1)?, row.text_ref(2)?), row.int(0)?);
     }
-    let mut answers = Vec::with_capacity(arrivals.len());
+    let mut answers = vec![Ingested::Duplicate { seq: 0 }; arrivals.len()];
     let mut bodies = Vec::with_capacity(fresh.len());
     let mut deliveries = Vec::new();
     let mut copies = Vec::new();
-    for arrival in arrivals {
+    for (place, arrival) in order {
         let identity = (arrival.inbound.key().as_str(), arrival.inbound.source());
         // Of two equal keys in one batch the first went in; the second finds its number taken.
         if let Some(seq) = fresh.remove(&identity) {
             bodies.push((seq, arrival));
             deliveries.extend(arrival.destinations.iter().map(|destination| (seq, arrival, destination.as_str())));
-            answers.push(Ingested::New { seq });
+            answers[place] = Ingested::New { seq };
         } else {
-            copies.push((answers.len(), arrival));
-            answers.push(Ingested::Duplicate { seq: 0 });
+            copies.push((place, arrival));
         }
     }
     statements.insert_bodies.execute(connection, &bodies, bind_body).await?;

@@ -21,7 +21,7 @@ use futures_util::future::BoxFuture;
 use stripe_guard_core::{DeliveryId, Timestamp};
 
 pub(super) use access::{Access, Purpose};
-pub(super) use dialect::{Arg, Cells, Dialect, Run, Statement, statement};
+pub(super) use dialect::{Arg, Cells, Dialect, Run};
 pub(super) use migrate::{check_schema, migrate};
 
 use super::{
@@ -250,8 +250,15 @@ impl<A: Access> Store for SqlStore<A> {
     }
 
     async fn prune(&self, cutoff: Timestamp, from: i64) -> Result<Pruned> {
-        self.write(Purpose::Write, (cutoff, from), |statements, connection, (cutoff, from)| {
-            Box::pin(chores::prune(statements, connection, *cutoff, *from))
+        self.owned(|inner| async move {
+            // By the table where that is possible, before anything is done row by row.
+            let dropped = if from == 0 { inner.access.drop_old(cutoff).await? } else { 0 };
+            let pruned = inner
+                .transaction(Purpose::Write, &(cutoff, from), |statements, connection, (cutoff, from)| {
+                    Box::pin(chores::prune(statements, connection, *cutoff, *from))
+                })
+                .await?;
+            Ok(Pruned { removed: pruned.removed + dropped, ..pruned })
         })
         .await
     }

@@ -89,7 +89,10 @@ async fn apply<C: Run>(
             i64::from(one.lost).into(),
         ]);
     };
-    let rows = statements.apply.fetch(connection, moves, bind).await?;
+    // In one order, so that two batches never wait for each other.
+    let mut moves: Vec<_> = moves.iter().collect();
+    moves.sort_by_key(|one| one.id);
+    let rows = statements.apply.fetch(connection, &moves, |one, args| bind(one, args)).await?;
     Ok(rows.iter().map(|row| Ok((row.int(0)?, row.int(1)?))).collect::<sqlx::Result<_>>()?)
 }
 

@@ -13,6 +13,8 @@ const DELIVERY_COLUMNS: &str = "d.id, d.event_seq, d.key, d.destination, d.state
     d.attempts, d.lost, d.round, d.round_started_at, d.held_at_start, d.claimed_at";
 
 pub(super) struct Statements {
+    /// As [`Dialect::CONCURRENT`].
+    pub(super) concurrent: bool,
     // Ingest.
     pub(super) insert_events: Batch,
     pub(super) insert_bodies: Batch,
@@ -77,6 +79,7 @@ impl Statements {
         };
         let suspects = "FROM {p}deliveries d WHERE d.destination = ? AND d.lost > 0 AND d.due_at IS NOT NULL AND d.due_at <= ? AND (d.lost >= 2 OR d.state = 'processing')";
         Self {
+            concurrent: D::CONCURRENT,
             insert_events: many(
                 "INSERT INTO {p}events (source, key, event_id, type, form, origin, intake, created, livemode, account, context, customer, object_id, api_version, received_at, digest, secret_label) \
                  {rows} ON CONFLICT (key, source) DO NOTHING RETURNING seq, key, source",

@@ -7,6 +7,8 @@ use sqlx::pool::PoolConnection;
 use sqlx::{SqlSafeStr as _, Sqlite, SqliteConnection, SqlitePool, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use stripe_guard_core::Timestamp;
+
 use super::checkpoint::Checkpointer;
 use super::dialect::SqliteDialect;
 use crate::store::sql::{Access, Dialect as _, Purpose};
@@ -26,7 +28,7 @@ pub(super) struct SqliteAccess {
 
 /// Whether a commit or flush failed, so that nobody knows what the disk holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doubt {
+pub(super) enum Doubt {
     No,
     Yes,
 }
@@ -110,6 +112,10 @@ impl Access for SqliteAccess {
 
     async fn checkpoint(&self) -> Result<()> {
         self.checkpoint.lock().await.run_once().await
+    }
+
+    async fn drop_old(&self, _: Timestamp) -> Result<u64> {
+        Ok(0)
     }
 
     async fn close(&self) {

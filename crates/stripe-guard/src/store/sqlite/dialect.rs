@@ -18,6 +18,7 @@ impl Dialect for SqliteDialect {
     const NAME: &'static str = "TEXT";
     const BYTES: &'static str = "BLOB";
     const RANDOM_ID: &'static str = "lower(hex(randomblob(16)))";
+    const CONCURRENT: bool = false;
     const CLUSTERED: &'static str = "WITHOUT ROWID";
     const BODIES: &'static [&'static str] = &["CREATE TABLE {p}bodies (
         seq   {key},

@@ -14,7 +14,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, Sq
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlSafeStr as _};
 
 use super::sql::{Dialect as _, SqlStore, check_schema, migrate};
-use super::{BUSY_TIMEOUT, Store, StoreError};
+use super::{BUSY_TIMEOUT, Opened, StoreError};
 use access::{BEGIN, SqliteAccess};
 use checkpoint::{Checkpointer, WAL_BYTES_MAX};
 use dialect::{SqliteDialect, primary_code};
@@ -51,14 +51,6 @@ pub struct SqliteFile {
     pub create: bool,
     /// Take the file for this process alone, as `serve` does.
     pub exclusive: bool,
-}
-
-/// An open inbox, and the lock that makes it ours.
-pub struct Opened {
-    /// The store.
-    pub store: Arc<dyn Store>,
-    /// Held for as long as this is.
-    _lock: Option<File>,
 }
 
 /// Opens an inbox, checks what durability rests on, and brings the schema up to date.
@@ -127,7 +119,7 @@ async fn open_with(file: &SqliteFile, synchronous: SqliteSynchronous) -> Result<
     let read = pool(READERS).connect_lazy_with(options.clone().pragma("query_only", "1"));
     let checkpoint = Checkpointer::new(options, write.clone(), wal_of(&file.path));
     let store = SqlStore::new(SqliteAccess::new(write, read, checkpoint), &file.table_prefix);
-    Ok(Opened { store: Arc::new(store), _lock: lock })
+    Ok(Opened::new(Arc::new(store)).locked(lock))
 }
 
 /// Brings the schema up to date, alone: whoever else starts waits.
