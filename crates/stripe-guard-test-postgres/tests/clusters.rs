@@ -1,4 +1,5 @@
 //! What the tests that stand on these clusters rely on.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
