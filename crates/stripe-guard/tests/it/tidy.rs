@@ -96,10 +96,26 @@ fn the_core_is_pure_and_the_sandbox_stands_on_it_alone() {
 }
 
 #[test]
+fn the_test_clusters_stand_on_nothing_and_ship_with_nothing() {
+    for entry in std::fs::read_dir(root().join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let dependencies = manifest.split("[dependencies]").nth(1).map(|rest| rest.split("\n[").next().unwrap());
+        if folder.ends_with("stripe-guard-test-postgres") {
+            assert!(dependencies.is_none() && manifest.contains("publish = false"));
+        } else {
+            assert!(!dependencies.unwrap().contains("stripe-guard-test-postgres"), "{}", folder.display());
+        }
+    }
+}
+
+#[test]
 fn sql_stays_in_the_store() {
     for (path, text) in rust_files(&root().join("crates")) {
         let shown = path.display().to_string();
-        if shown.contains("/store/") || shown.contains("/tests/") || shown.contains("/benches/") {
+        // The test clusters are no part of what is shipped.
+        let exempt = ["/store/", "/tests/", "/benches/", "/stripe-guard-test-postgres/"];
+        if exempt.iter().any(|part| shown.contains(part)) {
             continue;
         }
         for word in ["SELECT ", "INSERT INTO", "DELETE FROM", "sqlx::query"] {
