@@ -17,6 +17,14 @@ macro_rules! on_every_database {
                 super::$test(std::sync::Arc::clone(&inbox.store)).await;
             })+
         }
+
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                let inbox = crate::support::postgres().await;
+                super::$test(std::sync::Arc::clone(&inbox.store)).await;
+            })+
+        }
     };
 }
 

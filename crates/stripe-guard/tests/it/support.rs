@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stripe_guard::store::{
-    Arrival, Claim, ClaimRequest, Opened, Operator, Settlement, SqliteFile, Store, Watermark, open_sqlite,
+    Arrival, Claim, ClaimRequest, Opened, Operator, Pooler, PostgresInbox, Settlement, SqliteFile, Store, Watermark,
+    open_postgres, open_sqlite,
 };
 use stripe_guard_core::{
     Inbound, Intake, Outcome, RetryPolicy, SigningSecret, Situation, Timestamp, Tolerance, signature,
@@ -46,6 +47,34 @@ pub async fn sqlite() -> Inbox {
 /// How the tests open a file.
 pub fn sqlite_file(path: &std::path::Path) -> SqliteFile {
     SqliteFile { path: path.to_owned(), table_prefix: "stripe_guard_".to_owned(), create: true, exclusive: false }
+}
+
+/// An inbox in a database of its own.
+pub struct ServerInbox {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The database.
+    pub database: stripe_guard_test_postgres::Database,
+}
+
+/// A new inbox in PostgreSQL.
+pub async fn postgres() -> ServerInbox {
+    let database = stripe_guard_test_postgres::database();
+    let opened = open_postgres(&postgres_at(&database.url())).await.unwrap();
+    ServerInbox { store: opened.store, database }
+}
+
+/// How the tests open a database.
+pub fn postgres_at(url: &str) -> PostgresInbox {
+    PostgresInbox {
+        url: url.parse().unwrap(),
+        schema: "stripe_guard".to_owned(),
+        pooler: Pooler::None,
+        require_replica: false,
+        connections: 8,
+        create: true,
+        partition_events: None,
+    }
 }
 
 /// A body with this id and type.
