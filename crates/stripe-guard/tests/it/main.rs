@@ -4,6 +4,7 @@
 mod article;
 mod contract;
 mod field_faults;
+mod postgres;
 mod rig;
 mod support;
 mod tidy;

@@ -23,6 +23,9 @@ pub use session::Pooler;
 /// How long a start waits for others that migrate.
 const MIGRATE_LIMIT: Duration = Duration::from_mins(5);
 
+/// The second number of the advisory lock on migrating; see also [`partitions`].
+const MIGRATING: i32 = 2;
+
 /// Where a PostgreSQL inbox is, and how it is reached.
 #[derive(Clone, Debug)]
 pub struct PostgresInbox {
@@ -81,7 +84,7 @@ async fn migrated(session: &mut Session, inbox: &PostgresInbox, qualifier: &str)
     let (schema, lock) = (&inbox.schema, lock_of(&inbox.schema));
     let cannot = |error: sqlx::Error| cannot_open(inbox, Unfit::Away(error));
     session.begin().await.map_err(cannot)?;
-    let alone = format!("SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock({lock}, 2)");
+    let alone = format!("SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock({lock}, {MIGRATING})");
     session.command_within(MIGRATE_LIMIT, &alone).await.map_err(cannot)?;
     let there = format!("SELECT CAST(to_regnamespace('\"{schema}\"') IS NOT NULL AS TEXT)");
     let there = session.row(&there).await.map_err(cannot)?;
@@ -141,7 +144,7 @@ fn cannot_open(inbox: &PostgresInbox, unfit: Unfit) -> StoreError {
              lower connections under [postgres], or put a pooler between"
         ),
         Some(_) => "see the server's log".to_owned(),
-        None if matches!(error, sqlx::Error::Tls(_)) => {
+        None if matches!(error, sqlx::Error::Tls(_)) || error.to_string().contains("certificate") => {
             "check sslmode and sslrootcert in the URL, and the server's certificate".to_owned()
         }
         None => "is the server running, and are host and port right?".to_owned(),

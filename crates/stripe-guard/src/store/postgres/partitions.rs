@@ -22,6 +22,13 @@ const LOCK_LIMIT: &str = "200ms";
 /// How long a detach may wait for those who still read the table.
 const DETACH_LIMIT: Duration = Duration::from_secs(30);
 
+/// The second number of the advisory lock on removing parts. Not that of attaching: a removal may
+/// wait for a reader, and ingest may need a new part meanwhile.
+const PRUNING: i32 = 3;
+
+/// The same on attaching.
+const ATTACHING: i32 = 4;
+
 /// The parts of one inbox's bodies.
 pub(super) struct Partitions {
     schema: String,
@@ -78,7 +85,7 @@ impl Partitions {
         beside: &mut Session,
         cutoff: Timestamp,
     ) -> sqlx::Result<u64> {
-        let taken = format!("SELECT CAST(pg_try_advisory_xact_lock({}, 4) AS TEXT)", self.lock);
+        let taken = format!("SELECT CAST(pg_try_advisory_xact_lock({}, {PRUNING}) AS TEXT)", self.lock);
         if beside.row(&taken).await?.try_get::<String, _>(0)? != "true" {
             return Ok(0);
         }
@@ -90,8 +97,9 @@ impl Partitions {
             }
             match self.remove(session, &part).await {
                 Ok(bodies) => removed += bodies,
-                // Somebody reads it; the next pass tries again.
-                Err(error) if code(&error).as_deref() == Some("55P03") => {}
+                // Somebody reads it. Only one part can be on its way out, so that the others wait
+                // for the next pass, too.
+                Err(error) if matches!(code(&error).as_deref(), Some("55P03" | "55000")) => break,
                 Err(error) => return Err(error),
             }
         }
@@ -133,7 +141,7 @@ impl Partitions {
         let name = format!("\"{schema}\".bodies_{from}");
         let taken = session
             .row(&format!(
-                "BEGIN; SET LOCAL lock_timeout = '{LOCK_LIMIT}'; SELECT CAST(pg_try_advisory_xact_lock({lock}, 4) AS TEXT)"
+                "BEGIN; SET LOCAL lock_timeout = '{LOCK_LIMIT}'; SELECT CAST(pg_try_advisory_xact_lock({lock}, {ATTACHING}) AS TEXT)"
             ))
             .await;
         let work = async {
