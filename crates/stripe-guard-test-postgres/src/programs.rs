@@ -15,7 +15,7 @@ pub fn binary(name: &str) -> PathBuf {
     let servers = servers_folder().map(|folder| folder.join(name));
     servers.filter(|path| path.is_file()).or_else(|| in_path(name)).unwrap_or_else(|| {
         panic!(
-            "these tests need `{name}` of PostgreSQL {RELEASE_MIN} or later, PgBouncer, OpenSSL and util-linux: \
+            "`{name}` is missing: these tests need PostgreSQL {RELEASE_MIN} or later, PgBouncer, OpenSSL and util-linux; \
              run scripts/install-test-tools, or install postgresql, pgbouncer, openssl and util-linux (Debian's names)"
         )
     })

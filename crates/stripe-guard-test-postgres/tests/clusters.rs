@@ -136,13 +136,15 @@ fn an_immediate_stop_keeps_what_was_committed_and_the_address() {
 }
 
 #[test]
-fn a_server_that_was_killed_starts_again() {
+fn a_server_that_was_killed_or_suspended_starts_again() {
     let cluster = Cluster::start(&[]);
     cluster.psql("postgres", "create table kept (number int); insert into kept values (7)");
-    let kill = as_server_user(&binary("sh")).args(["-c", &format!("kill -9 {}", cluster.pid())]).status().unwrap();
-    assert!(kill.success());
-    cluster.restart();
-    assert_eq!(cluster.psql("postgres", "select number from kept"), "7");
+    for signal in ["KILL", "STOP"] {
+        let kill = format!("kill -s {signal} {}", cluster.pid());
+        assert!(as_server_user(&binary("sh")).args(["-c", &kill]).status().unwrap().success());
+        cluster.restart();
+        assert_eq!(cluster.psql("postgres", "select number from kept"), "7");
+    }
 }
 
 #[test]
