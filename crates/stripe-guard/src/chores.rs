@@ -1,6 +1,6 @@
 //! What happens now and then beside the traffic: pruning, checkpoints, gauges, counts of refusals.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::http::Refusals;
 use crate::registry::Registry;
-use crate::store::{DestinationStats, Store, StoreError};
+use crate::slots::Slots;
+use crate::store::{DestinationStats, Share, Store, StoreError};
+use crate::store_clock::StoreClock;
 use crate::telemetry;
 
 /// Between two looks at the write-ahead log and at what was refused.
@@ -23,6 +25,16 @@ const STATS_EVERY: u32 = 5;
 /// Between two signs of life, in rounds of [`OFTEN`].
 const BEAT_EVERY: u32 = 10;
 
+/// Between two deals of the destinations' slots, in rounds of [`OFTEN`].
+const SHARE_EVERY: u32 = 5;
+
+/// Between two looks at the database's clock, in rounds of [`OFTEN`].
+const TIME_EVERY: u32 = 10;
+
+/// From this difference between two clocks on, somebody is told: signatures are judged by the
+/// machine's, leases by the database's.
+const SKEW_MAX: f64 = 5.0;
+
 /// Between two passes of pruning, in rounds of [`OFTEN`].
 const PRUNE_EVERY: u32 = 600;
 
@@ -33,8 +45,10 @@ const PRUNE_PAUSE: Duration = Duration::from_millis(20);
 pub struct Chores {
     /// The inbox.
     pub store: Arc<dyn Store>,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
+    /// The time that all processes agree on.
+    pub clock: Arc<StoreClock>,
+    /// The slots of each destination, to be dealt anew now and then.
+    pub slots: Arc<HashMap<String, Arc<Slots>>>,
     /// Where the store's failures go.
     pub failure: Failure,
     /// What is configured.
@@ -52,6 +66,8 @@ pub struct Chores {
 pub struct Memory {
     /// Destinations that were complained of already.
     warned: HashSet<String>,
+    /// Whether the machine's clock was complained of.
+    skewed: bool,
     /// Destinations that have gauges: one that is drained must show zero, not its last figure.
     shown: HashSet<String>,
 }
@@ -80,8 +96,14 @@ impl Chores {
         if round.is_multiple_of(STATS_EVERY) {
             self.swallow("stats", self.gauges(memory).await);
         }
+        if round.is_multiple_of(TIME_EVERY) {
+            self.swallow("time", self.look_at_the_clock(memory).await);
+        }
         if round.is_multiple_of(BEAT_EVERY) {
             self.swallow("beat", self.store.beat(&self.owner, self.clock.now()).await);
+        }
+        if round.is_multiple_of(SHARE_EVERY) {
+            self.swallow("share", self.share().await);
         }
         if round.is_multiple_of(PRUNE_EVERY) {
             self.swallow("prune", self.prune(stop).await);
@@ -92,6 +114,44 @@ impl Chores {
         if let Err(error) = answer {
             self.failure.report(doing, &error);
         }
+    }
+
+    async fn look_at_the_clock(&self, memory: &mut Memory) -> Result<(), StoreError> {
+        let Some(ahead) = self.clock.sample(&*self.store).await? else { return Ok(()) };
+        telemetry::database_clock_skew(ahead);
+        let skewed = ahead.abs() > SKEW_MAX;
+        if skewed && !memory.skewed {
+            warn!(
+                skew_seconds = ahead,
+                "this machine's clock and the database's differ; signatures are judged by this machine's, so correct whichever is wrong"
+            );
+        }
+        if memory.skewed && !skewed {
+            info!(skew_seconds = ahead, "this machine's clock and the database's agree again");
+        }
+        memory.skewed = skewed;
+        Ok(())
+    }
+
+    /// Takes this process's part of each destination's concurrency.
+    pub async fn share(&self) -> Result<(), StoreError> {
+        let table = self.registry.table();
+        let shares: Vec<_> = self
+            .slots
+            .iter()
+            .filter_map(|(name, slots)| {
+                let concurrency = table.destination(name)?.concurrency;
+                Some(Share { destination: name.clone(), concurrency, present: slots.present() })
+            })
+            .collect();
+        let granted = self.store.share(&self.owner, shares.clone(), self.clock.now()).await?;
+        for (share, count) in shares.iter().zip(granted) {
+            if let Some(slots) = self.slots.get(&share.destination) {
+                slots.resize(count);
+            }
+            telemetry::slots(&share.destination, count);
+        }
+        Ok(())
     }
 
     async fn gauges(&self, memory: &mut Memory) -> Result<(), StoreError> {

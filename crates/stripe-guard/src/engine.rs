@@ -18,10 +18,13 @@ use crate::failure::Failure;
 use crate::http::{
     Admin, Gateway, Health, HttpLimits, Listener, READING_BYTES_MAX, Refusals, admin_router, webhook_router,
 };
+use crate::open::open;
 use crate::registry::Registry;
-use crate::settings::{Database, LEASE_MARGIN, Settings};
+use crate::settings::{LEASE_MARGIN, Settings};
 use crate::settler::Settler;
-use crate::store::{Opened, PostgresInbox, SqliteFile, Store, StoreError, open_postgres, open_sqlite};
+use crate::slots::Slots;
+use crate::store::{Opened, Store, StoreError};
+use crate::store_clock::StoreClock;
 use crate::telemetry::{self, DestinationMetrics, SourceMetrics};
 use crate::wake::Wakers;
 use crate::worker::{Shared, Worker};
@@ -79,28 +82,6 @@ pub struct Engine {
     parts: Parts,
 }
 
-/// Opens an inbox as the settings say.
-pub async fn open(database: &Database, exclusive: bool, create: bool) -> Result<Opened, StoreError> {
-    match database {
-        Database::Sqlite { path, table_prefix } => {
-            open_sqlite(&SqliteFile { path: path.clone(), table_prefix: table_prefix.clone(), create, exclusive }).await
-        }
-        // Never for one process alone: any number share it.
-        Database::Postgres { url, schema, pooler, require_replica, connections } => {
-            open_postgres(&PostgresInbox {
-                url: url.clone(),
-                schema: schema.clone(),
-                pooler: *pooler,
-                require_replica: *require_replica,
-                connections: *connections,
-                create,
-                partition_events: None,
-            })
-            .await
-        }
-    }
-}
-
 impl Engine {
     /// Starts everything, or nothing: the addresses are bound and the inbox is open before any
     /// part runs.
@@ -127,6 +108,9 @@ impl Engine {
         admin: Listener,
     ) -> Result<Self, StartError> {
         telemetry::recorder();
+        let machine = clock;
+        let clock = Arc::new(StoreClock::new(Arc::clone(&machine)));
+        clock.sample(&*opened.store).await?;
         let owner = fresh_owner(&*clock);
         opened.store.beat(&owner, clock.now()).await?;
         let instance = opened.store.instance_id().await?.into();
@@ -134,7 +118,12 @@ impl Engine {
             instance,
             settings,
             store: Arc::clone(&opened.store),
+            machine,
             clock,
+            // None before the store has dealt them; see `Chores::share`.
+            slots: Arc::new(
+                settings.destinations.iter().map(|one| (one.name.clone(), Arc::new(Slots::new(0)))).collect(),
+            ),
             owner,
             registry: Registry::new(&settings.sources, &settings.destinations),
             wakers: Wakers::new(settings.destinations.iter().map(|destination| destination.name.as_str())),
@@ -145,8 +134,10 @@ impl Engine {
             deliveries: TaskTracker::new(),
         };
         let (ingest_address, admin_address) = (ingest.address(), admin.address());
+        let chores = start.chores();
+        chores.share().await?;
         let settler = start.spawn_workers();
-        let parts = start.spawn_rest(ingest, admin, settler);
+        let parts = start.spawn_rest(ingest, admin, settler, chores);
         let Starting { clock, registry, failure, stop, cut, deliveries, .. } = start;
         let grace = settings.limits.grace;
         Ok(Self {
@@ -158,7 +149,7 @@ impl Engine {
             stop,
             deliveries,
             cut,
-            clock,
+            clock: clock as Arc<dyn Clock>,
             grace,
             lease: settings.limits.lease,
             destinations: settings.destinations.iter().map(|one| one.name.clone()).collect(),
@@ -265,7 +256,11 @@ fn fresh_owner(clock: &dyn Clock) -> String {
 struct Starting<'s> {
     settings: &'s Settings,
     store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
+    /// The machine's time.
+    machine: Arc<dyn Clock>,
+    /// The time that all processes agree on.
+    clock: Arc<StoreClock>,
+    slots: Arc<HashMap<String, Arc<Slots>>>,
     owner: String,
     instance: Arc<str>,
     registry: Registry,
@@ -278,6 +273,19 @@ struct Starting<'s> {
 }
 
 impl Starting<'_> {
+    fn chores(&self) -> Chores {
+        Chores {
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            slots: Arc::clone(&self.slots),
+            failure: self.failure.clone(),
+            registry: self.registry.clone(),
+            refusals: self.refusals.clone(),
+            keep_bodies: self.settings.retention.bodies,
+            owner: self.owner.as_str().into(),
+        }
+    }
+
     fn spawn_workers(&self) -> (TaskTracker, tokio::task::JoinHandle<()>) {
         let metrics: HashMap<_, _> = self
             .settings
@@ -288,7 +296,7 @@ impl Starting<'_> {
         let metrics = Arc::new(metrics);
         let (endings, settler) = Settler::new(
             Arc::clone(&self.store),
-            Arc::clone(&self.clock),
+            Arc::clone(&self.clock) as Arc<dyn Clock>,
             self.failure.clone(),
             self.wakers.clone(),
             Arc::clone(&metrics),
@@ -296,12 +304,12 @@ impl Starting<'_> {
         let limits = &self.settings.limits;
         let shared = Shared {
             store: Arc::clone(&self.store),
-            clock: Arc::clone(&self.clock),
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             failure: self.failure.clone(),
             registry: self.registry.clone(),
             deliver: Deliver::new(
                 self.registry.clone(),
-                Arc::clone(&self.clock),
+                Arc::clone(&self.machine),
                 Arc::clone(&self.instance),
                 limits.excerpt_bytes,
             ),
@@ -316,7 +324,8 @@ impl Starting<'_> {
         let workers = TaskTracker::new();
         for (destination, bell) in self.settings.destinations.iter().map(|one| (one, self.wakers.bell(&one.name))) {
             let metrics = Arc::clone(&metrics[&destination.name]);
-            workers.spawn(Worker::new(shared.clone(), destination, bell, metrics).run(self.stop.clone()));
+            let slots = Arc::clone(&self.slots[&destination.name]);
+            workers.spawn(Worker::new(shared.clone(), destination, bell, slots, metrics).run(self.stop.clone()));
         }
         workers.close();
         (workers, tokio::spawn(settler.run()))
@@ -327,6 +336,7 @@ impl Starting<'_> {
         ingest: Listener,
         admin: Listener,
         (workers, settler): (TaskTracker, tokio::task::JoinHandle<()>),
+        chores: Chores,
     ) -> Parts {
         let limits = &self.settings.limits;
         let (writer, writer_loop) = Writer::new(
@@ -338,7 +348,7 @@ impl Starting<'_> {
         );
         let health = Health::new(
             Arc::clone(&self.store),
-            Arc::clone(&self.clock),
+            Arc::clone(&self.clock) as Arc<dyn Clock>,
             self.failure.clone(),
             &self.owner,
             self.stop.clone(),
@@ -347,7 +357,8 @@ impl Starting<'_> {
         let gateway = Gateway {
             registry: self.registry.clone(),
             writer,
-            clock: Arc::clone(&self.clock),
+            clock: Arc::clone(&self.machine),
+            store_clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             refusals: self.refusals.clone(),
             metrics: self.settings.sources.iter().map(|source| of_source(&source.name)).collect(),
             body_bytes: limits.body_bytes,
@@ -361,20 +372,11 @@ impl Starting<'_> {
             hosts: self.settings.admin_hosts.clone().into(),
             address: admin.address(),
         });
-        let chores = Chores {
-            store: Arc::clone(&self.store),
-            clock: Arc::clone(&self.clock),
-            failure: self.failure.clone(),
-            registry: self.registry.clone(),
-            refusals: self.refusals.clone(),
-            keep_bodies: self.settings.retention.bodies,
-            owner: self.owner.as_str().into(),
-        };
         let http = HttpLimits { header_timeout: limits.header_timeout, connections: limits.connections };
         let (loops, stop_chores) = (TaskTracker::new(), CancellationToken::new());
         let ingest_routes = webhook_router(Arc::new(gateway), health);
-        loops.spawn(ingest.serve(ingest_routes, http, Arc::clone(&self.clock), self.stop.clone()));
-        loops.spawn(admin.serve(admin_routes, http, Arc::clone(&self.clock), self.stop.clone()));
+        loops.spawn(ingest.serve(ingest_routes, http, Arc::clone(&self.machine), self.stop.clone()));
+        loops.spawn(admin.serve(admin_routes, http, Arc::clone(&self.machine), self.stop.clone()));
         loops.close();
         let chores = tokio::spawn(chores.run(stop_chores.clone()));
         Parts { loops, workers, settler, writer: tokio::spawn(writer_loop.run()), chores, stop_chores }

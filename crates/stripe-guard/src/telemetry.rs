@@ -17,6 +17,10 @@ pub const BATCH: &str = "stripe_guard_ingest_batch_events";
 pub const INGEST_SECONDS: &str = "stripe_guard_ingest_seconds";
 /// Our clock minus the time of the last good signature, in seconds.
 pub const CLOCK_SKEW: &str = "stripe_guard_clock_skew_seconds";
+/// This machine's clock minus the database's, in seconds, where the database has one.
+pub const DATABASE_CLOCK_SKEW: &str = "stripe_guard_database_clock_skew_seconds";
+/// Requests at once that this process may have under way, by destination.
+pub const SLOTS: &str = "stripe_guard_slots";
 /// Attempts, by destination and outcome.
 pub const ATTEMPTS: &str = "stripe_guard_attempts_total";
 /// From sending a request to the end of its answer, in seconds, by destination.
@@ -198,6 +202,16 @@ pub fn deliveries(destination: &str, counts: [(&'static str, i64); 4], oldest: D
     gauge!(OLDEST, "destination" => destination.to_owned()).set(oldest.as_secs_f64());
     let orphaned = if configured { 0 } else { open };
     gauge!(ORPHANED, "destination" => destination.to_owned()).set(orphaned as f64);
+}
+
+/// How far this machine's clock is ahead of the database's.
+pub fn database_clock_skew(seconds: f64) {
+    gauge!(DATABASE_CLOCK_SKEW).set(seconds);
+}
+
+/// What this process has of a destination's concurrency.
+pub fn slots(destination: &str, count: u32) {
+    gauge!(SLOTS, "destination" => destination.to_owned()).set(f64::from(count));
 }
 
 /// When the last event arrived.

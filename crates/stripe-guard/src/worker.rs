@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stripe_guard_core::{Situation, Timestamp};
-use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore};
+use tokio::sync::{Notify, OwnedRwLockReadGuard, RwLock};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::registry::Registry;
 use crate::settings::Destination;
 use crate::settler::{Ending, Endings};
+use crate::slots::{Slot, Slots};
 use crate::store::{Claim, ClaimRequest, Settlement, Store, StoreError, Watermark};
 use crate::telemetry::DestinationMetrics;
 
@@ -69,7 +70,7 @@ pub struct Worker {
     shared: Shared,
     name: String,
     bell: Arc<Notify>,
-    slots: Arc<Semaphore>,
+    slots: Arc<Slots>,
     metrics: Arc<DestinationMetrics>,
     watermark: Watermark,
     swept_at: Option<Timestamp>,
@@ -79,12 +80,18 @@ pub struct Worker {
 
 impl Worker {
     /// A worker for a destination; `bell` rings when there is something fresh.
-    pub fn new(shared: Shared, destination: &Destination, bell: Arc<Notify>, metrics: Arc<DestinationMetrics>) -> Self {
+    pub fn new(
+        shared: Shared,
+        destination: &Destination,
+        bell: Arc<Notify>,
+        slots: Arc<Slots>,
+        metrics: Arc<DestinationMetrics>,
+    ) -> Self {
         Self {
             shared,
             name: destination.name.clone(),
             bell,
-            slots: Arc::new(Semaphore::new(destination.concurrency as usize)),
+            slots,
             metrics,
             watermark: Watermark::START,
             swept_at: None,
@@ -100,7 +107,7 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                slot = self.slots.acquire() => drop(slot),
+                () = self.slots.wait() => (),
             }
             match self.run_once(&stop).await {
                 Ok(Round::Worked) => continue,
@@ -133,12 +140,16 @@ impl Worker {
             guard = Arc::clone(&self.shared.gate).read_owned() => Arc::new(guard),
         };
         self.odd_to_retries = !self.odd_to_retries;
-        let free = u32::try_from(self.slots.available_permits()).unwrap_or(u32::MAX).min(CLAIM_BATCH_MAX);
+        // Taken before the claim: what is claimed must not wait for a slot that is gone meanwhile.
+        let slots = self.slots.take(CLAIM_BATCH_MAX);
+        let free = u32::try_from(slots.len()).unwrap_or(CLAIM_BATCH_MAX);
+        if free == 0 {
+            return Ok(Round::Worked);
+        }
         let claims = self.claim(free, false).await?;
         self.advance(&claims, free);
         let round = if claims.is_empty() { Round::Idle } else { Round::Worked };
-        for claim in claims {
-            let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else { break };
+        for (claim, slot) in claims.into_iter().zip(slots) {
             self.send(claim, slot, Hold::Shared(Arc::clone(&guard)));
         }
         Ok(round)
@@ -156,18 +167,18 @@ impl Worker {
     /// A delivery that lost leases goes with nothing else under way in this process; one at a time,
     /// so that ordinary ones get their turn in between. Answers whether there was one.
     async fn deliver_suspect(&self) -> Result<bool, StoreError> {
+        // Looked at first without the gate: in ordinary times there are none.
+        if !self.shared.store.has_suspects(&self.name, self.shared.clock.now()).await? {
+            return Ok(false);
+        }
+        let Some(slot) = self.slots.take(1).pop() else { return Ok(true) };
         let Some((claim, alone)) = self.claim_suspect().await? else { return Ok(false) };
-        let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else { return Ok(false) };
         // Awaited, so that nothing of this destination is claimed beside it.
         let ended = self.send(claim, slot, Hold::Alone(alone)).await;
         Ok(ended.is_ok())
     }
 
     async fn claim_suspect(&self) -> Result<Option<(Claim, tokio::sync::OwnedRwLockWriteGuard<()>)>, StoreError> {
-        // Looked at first without the gate: in ordinary times there are none.
-        if !self.shared.store.has_suspects(&self.name, self.shared.clock.now()).await? {
-            return Ok(None);
-        }
         let alone = Arc::clone(&self.shared.gate).write_owned().await;
         Ok(self.claim(1, true).await?.into_iter().next().map(|claim| (claim, alone)))
     }
@@ -209,7 +220,7 @@ impl Worker {
         }
     }
 
-    fn send(&self, claim: Claim, slot: OwnedSemaphorePermit, hold: Hold) -> tokio::task::JoinHandle<()> {
+    fn send(&self, claim: Claim, slot: Slot, hold: Hold) -> tokio::task::JoinHandle<()> {
         let (shared, metrics, bell) = (self.shared.clone(), Arc::clone(&self.metrics), Arc::clone(&self.bell));
         self.shared.tasks.spawn(async move {
             let ending = attempt(&shared, claim, &metrics).await;

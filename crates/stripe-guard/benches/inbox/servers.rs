@@ -16,7 +16,7 @@ use stripe_guard::settings::{Database, Destination, Limits, Retention, Settings,
 use stripe_guard::store::{Opened, Store};
 use stripe_guard::testing::{
     Chores, Failure, Gateway, Health, HttpLimits, Listener, READING_BYTES_MAX, Refusals, Registry, SourceMetrics,
-    Wakers, Writer, recorder, webhook_router,
+    StoreClock, Wakers, Writer, recorder, webhook_router,
 };
 use stripe_guard_core::{Inbound, Mode, RetryPolicy, SigningSecret, Tolerance, TypeFilter, Verified, signature};
 use stripe_guard_sandbox::DEMO_SECRET;
@@ -124,6 +124,7 @@ async fn guard(order: &Order) -> Server {
     let opened = open(&order.database).await;
     recorder();
     let (store, clock): (_, Arc<dyn Clock>) = (Arc::clone(&opened.store), Arc::new(SystemClock));
+    let store_clock = Arc::new(StoreClock::new(Arc::clone(&clock)));
     let (failure, refusals) = (Failure::default(), Refusals::default());
     let registry = Registry::new(&settings.sources, &settings.destinations);
     let limits = &settings.limits;
@@ -134,7 +135,8 @@ async fn guard(order: &Order) -> Server {
         Health::new(Arc::clone(&store), Arc::clone(&clock), failure.clone(), "bench", CancellationToken::new());
     let chores = Chores {
         store,
-        clock: Arc::clone(&clock),
+        clock: Arc::clone(&store_clock),
+        slots: Arc::default(),
         failure,
         registry: registry.clone(),
         refusals: refusals.clone(),
@@ -146,6 +148,7 @@ async fn guard(order: &Order) -> Server {
         registry,
         writer,
         clock,
+        store_clock,
         refusals,
         metrics: [("stripe".to_owned(), SourceMetrics::new("stripe"))].into(),
         body_bytes: limits.body_bytes,

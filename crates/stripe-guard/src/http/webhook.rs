@@ -39,8 +39,10 @@ pub struct Gateway {
     pub registry: Registry,
     /// The way into the store.
     pub writer: Writer,
-    /// The time.
+    /// The machine's time, which signatures are judged by.
     pub clock: Arc<dyn Clock>,
+    /// The time that all processes agree on, which an event arrives at.
+    pub store_clock: Arc<dyn Clock>,
     /// What was turned away.
     pub refusals: Refusals,
     /// By source name.
@@ -179,7 +181,7 @@ impl Gateway {
         // From here on the writer's queue bounds what is held.
         drop(reading);
         let skew = verified.skew_seconds();
-        let inbound = Inbound::webhook(&source.name, verified, now);
+        let inbound = Inbound::webhook(&source.name, verified, self.store_clock.now());
         let (intake, destinations) = entry.route(inbound.envelope());
         let note = inbound.envelope().is_none_or(|envelope| envelope.event_type.as_str() == ANSWERED_BY_THE_APP);
         let noted = note.then(|| inbound.key().clone());

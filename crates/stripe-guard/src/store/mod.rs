@@ -108,6 +108,20 @@ pub struct Pruned {
     pub next: Option<i64>,
 }
 
+/// What a process has of a destination's concurrency.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// Whose.
+    pub destination: String,
+    /// Requests at once that are configured for the installation.
+    pub concurrency: u32,
+    /// How many slots this process has now, free and in use.
+    pub present: u32,
+}
+
+/// A process that has not been seen for this long has no part in a destination's concurrency.
+pub const PROCESS_GONE_AFTER: Duration = Duration::from_secs(30);
+
 /// How many rows one step of pruning looks at: a short transaction beside the traffic.
 pub const PRUNE_BATCH_MAX: u32 = 500;
 
@@ -155,6 +169,13 @@ pub trait Store: Views {
 
     /// Says that this process lives, which also proves that an insert is possible.
     async fn beat(&self, owner: &str, now: Timestamp) -> Result<()>;
+
+    /// Deals this process its part of each destination's concurrency, which holds for all
+    /// processes together; in the order of `shares`.
+    async fn share(&self, owner: &str, shares: Vec<Share>, now: Timestamp) -> Result<Vec<u32>>;
+
+    /// The database's time, where processes on several machines share it.
+    async fn time(&self) -> Result<Option<Timestamp>>;
 
     /// Adds to the counts of what was turned away at the door.
     async fn count_refusals(&self, refusals: Vec<RefusalRecord>) -> Result<()>;

@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, R
 use stripe_guard::clock::{Clock, SystemClock};
 pub use stripe_guard::settings::Destination;
 use stripe_guard::settings::{Database, Limits, Retention, Settings, Source};
-use stripe_guard::store::{DeliveryRecord, EventRecord, Store};
+use stripe_guard::store::{DeliveryRecord, EventRecord, Pooler, Store};
 use stripe_guard::{Ended, Engine};
 use stripe_guard_core::{Mode, RetryPolicy, SigningSecret, Timestamp, Tolerance, TypeFilter};
 use stripe_guard_sandbox::{App, AppOptions, Sender};
@@ -129,6 +129,24 @@ impl Rig {
         let clock = Arc::new(SkewedClock::default());
         let engine = Engine::start(&settings, Arc::clone(&clock) as Arc<dyn Clock>).await.unwrap();
         Self { engine: Some(engine), settings, app, clock, path, _folder: folder }
+    }
+
+    /// The same on PostgreSQL.
+    pub async fn start_on_postgres(
+        database: &stripe_guard_test_postgres::Database,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
+        Self::start_with(|settings| {
+            settings.database = Database::Postgres {
+                url: database.url().parse().unwrap(),
+                schema: "stripe_guard".to_owned(),
+                pooler: Pooler::None,
+                require_replica: false,
+                connections: 8,
+            };
+            change(settings);
+        })
+        .await
     }
 
     /// The running engine.

@@ -53,15 +53,14 @@ pub fn sqlite_file(path: &std::path::Path) -> SqliteFile {
 pub struct ServerInbox {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// The database.
-    pub database: stripe_guard_test_postgres::Database,
+    _database: stripe_guard_test_postgres::Database,
 }
 
 /// A new inbox in PostgreSQL.
 pub async fn postgres() -> ServerInbox {
     let database = stripe_guard_test_postgres::database();
     let opened = open_postgres(&postgres_at(&database.url())).await.unwrap();
-    ServerInbox { store: opened.store, database }
+    ServerInbox { store: opened.store, _database: database }
 }
 
 /// How the tests open a database.

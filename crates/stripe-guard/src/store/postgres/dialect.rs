@@ -1,5 +1,7 @@
 //! What is PostgreSQL's own.
 
+use std::fmt::Write as _;
+
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{Arguments as _, Row as _};
 
@@ -23,6 +25,7 @@ impl Dialect for PostgresDialect {
     const BYTES: &'static str = "BYTEA";
     const RANDOM_ID: &'static str = "replace(CAST(gen_random_uuid() AS TEXT), '-', '')";
     const CONCURRENT: bool = true;
+    const TIME: Option<&'static str> = Some("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)");
     const CLUSTERED: &'static str = "";
     /// By arrival number, so that old ones go by dropping a table.
     const BODIES: &'static [&'static str] =
@@ -37,7 +40,7 @@ impl Dialect for PostgresDialect {
         let mut pieces = row.split('?');
         let mut list = pieces.next().unwrap_or_default().to_owned();
         for (n, piece) in pieces.enumerate() {
-            list.push_str(&format!("a.c{n}{piece}"));
+            _ = write!(list, "a.c{n}{piece}");
         }
         let array = |letter| match letter {
             'i' => "CAST(? AS BIGINT[])",

@@ -112,6 +112,8 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     const RANDOM_ID: &'static str;
     /// Whether several transactions write at once, so that each must lock its rows in one order.
     const CONCURRENT: bool;
+    /// Asks for the time in milliseconds, where processes on several machines share a database.
+    const TIME: Option<&'static str>;
     /// What keeps a table in the order of its key.
     const CLUSTERED: &'static str;
     /// The table of bodies, with what it takes for a first one to go in.

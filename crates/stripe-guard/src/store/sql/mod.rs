@@ -10,6 +10,7 @@ mod migrate;
 mod operate;
 mod schema;
 mod settle;
+mod share;
 mod statements;
 mod views;
 
@@ -26,7 +27,7 @@ pub(super) use migrate::{check_schema, migrate};
 
 use super::{
     Arrival, Claim, ClaimRequest, Ingested, Operated, Operator, Pruned, RefusalRecord, Result, Settled, Settlement,
-    Store, StoreError,
+    Share, Store, StoreError,
 };
 use statements::Statements;
 
@@ -238,6 +239,23 @@ impl<A: Access> Store for SqlStore<A> {
     async fn beat(&self, owner: &str, now: Timestamp) -> Result<()> {
         self.write(Purpose::Write, (owner.to_owned(), now), |statements, connection, (owner, now)| {
             Box::pin(chores::beat(statements, connection, owner, *now))
+        })
+        .await
+    }
+
+    async fn share(&self, owner: &str, shares: Vec<Share>, now: Timestamp) -> Result<Vec<u32>> {
+        let input = (owner.to_owned(), shares, now);
+        self.write(Purpose::Write, input, |statements, connection, (owner, shares, now)| {
+            Box::pin(share::share(statements, connection, owner, shares, *now))
+        })
+        .await
+    }
+
+    async fn time(&self) -> Result<Option<Timestamp>> {
+        let Some(time) = &self.inner.statements.time else { return Ok(None) };
+        self.view(time, Vec::new(), |rows| match rows.first() {
+            Some(row) => Ok(Some(Timestamp::from_millis(row.int(0)?))),
+            None => Ok(None),
         })
         .await
     }

@@ -41,6 +41,11 @@ pub(super) struct Statements {
     pub(super) instance_id: Statement,
     pub(super) insert_audit: Statement,
     // Chores.
+    pub(super) time: Option<Statement>,
+    pub(super) lock_shares: Statement,
+    pub(super) drop_shares: Statement,
+    pub(super) shares: Statement,
+    pub(super) set_share: Statement,
     pub(super) beat: Statement,
     pub(super) count_refusals: Batch,
     pub(super) prune_candidates: Statement,
@@ -154,6 +159,15 @@ impl Statements {
             instance_id: one("SELECT value FROM {p}meta WHERE name = 'instance_id'"),
             insert_audit: one(
                 "INSERT INTO {p}audit (at, actor, action, subject, answer, reason) VALUES (?, ?, ?, ?, ?, ?)",
+            ),
+            time: D::TIME.map(one),
+            lock_shares: one("UPDATE {p}meta SET value = value WHERE name = 'instance_id'"),
+            drop_shares: one(
+                "DELETE FROM {p}shares WHERE owner IN (SELECT s.owner FROM {p}shares s LEFT JOIN {p}processes p ON p.owner = s.owner WHERE coalesce(p.seen_at, 0) < ? AND s.owner <> ?)",
+            ),
+            shares: one("SELECT owner, slots FROM {p}shares WHERE destination = ? ORDER BY owner"),
+            set_share: one(
+                "INSERT INTO {p}shares (destination, owner, slots) VALUES (?, ?, ?) ON CONFLICT (destination, owner) DO UPDATE SET slots = excluded.slots",
             ),
             beat: one(
                 "INSERT INTO {p}processes (owner, started_at, seen_at, version) VALUES (?, ?, ?, ?) ON CONFLICT (owner) DO UPDATE SET seen_at = excluded.seen_at",

@@ -19,6 +19,7 @@ impl Dialect for SqliteDialect {
     const BYTES: &'static str = "BLOB";
     const RANDOM_ID: &'static str = "lower(hex(randomblob(16)))";
     const CONCURRENT: bool = false;
+    const TIME: Option<&'static str> = None;
     const CLUSTERED: &'static str = "WITHOUT ROWID";
     const BODIES: &'static [&'static str] = &["CREATE TABLE {p}bodies (
         seq   {key},

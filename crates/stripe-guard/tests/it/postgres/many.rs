@@ -10,7 +10,8 @@ use stripe_guard_test_postgres::database;
 use tokio::time::Instant;
 
 use super::{opened, take};
-use crate::support::{T0, arrival, operator, request, settlement};
+use crate::rig::{PATIENCE, Rig};
+use crate::support::{T0, arrival, body, operator, request, settlement};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fault_40_a_claim_takes_no_more_than_its_limit_under_any_plan() {
@@ -125,4 +126,55 @@ async fn fault_65_a_nul_in_an_event_costs_no_row() {
     };
     store.settle(vec![failed]).await.unwrap();
     assert_eq!(store.attempts(claim.id()).await.unwrap()[0].excerpt.as_deref(), Some("\u{FFFD}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fault_45_a_wrong_clock_of_one_machine_moves_no_lease() {
+    let database = database();
+    // Far enough to be seen, and within what a signature may be off.
+    let rig = Rig::start_on_postgres(&database, |_| {}).await;
+    rig.clock.set(200);
+    rig.post(body("evt_1", "invoice.paid")).await;
+    rig.settled(1).await;
+    let off = rig.event("evt_1").await.received_at.as_millis() - SystemClock.now().as_millis();
+    assert!(off.abs() < 5_000, "it arrived at a time that is {off} ms off");
+    let began = Instant::now();
+    while !rig.admin("/metrics").await.1.contains("stripe_guard_database_clock_skew_seconds 200") {
+        assert!(began.elapsed() < PATIENCE, "the skew is not told: {}", rig.admin("/metrics").await.1);
+        SystemClock.sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destinations_concurrency_holds_for_all_processes_together() {
+    let database = database();
+    let rig = Rig::start_on_postgres(&database, |settings| settings.destinations[0].concurrency = 6).await;
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        let machine = Arc::new(SystemClock);
+        others.push(stripe_guard::Engine::start(&rig.settings, machine).await.unwrap());
+    }
+    // Until each has its part: the first had all, and gave up two thirds.
+    let shares = "SELECT string_agg(slots::text, ' ' ORDER BY slots) FROM stripe_guard.shares";
+    let began = Instant::now();
+    while database.psql(shares).trim() != "2 2 2" {
+        assert!(began.elapsed() < PATIENCE, "dealt out: {}", database.psql(shares));
+        SystemClock.sleep(Duration::from_millis(100)).await;
+    }
+    rig.app.set_behaviour(stripe_guard_sandbox::Behaviour::slow(Duration::from_millis(50), 200));
+    for n in 0..120 {
+        rig.post(body(&format!("evt_{n}"), "invoice.paid")).await;
+    }
+    rig.settled(120).await;
+    let most = rig.app.max_in_flight();
+    assert!((4..=6).contains(&most), "{most} at once");
+    // Whoever stops leaves its part to the others.
+    for other in others {
+        other.stop().await;
+    }
+    let began = Instant::now();
+    while database.psql(shares).trim() != "6" {
+        assert!(began.elapsed() < Duration::from_mins(1), "dealt out: {}", database.psql(shares));
+        SystemClock.sleep(Duration::from_millis(200)).await;
+    }
 }
